@@ -19,6 +19,7 @@ mod expand;
 mod explain;
 mod hypothesis;
 mod origins;
+mod polling;
 mod read;
 mod requests;
 mod script;

@@ -15,6 +15,7 @@ use simulate::{collectives::Op, event::Test};
 use crate::{
     communicators::{Communicators, Shared, is_null},
     error::ReadError,
+    polling::{Ended, Next, Polling, Spell, is_done},
     requests::{Action, Message, Part, Request, Requests, Started},
     step::{Application, Call, Candidate, NONE, Null, Operation, Reach, Spent, Step, Tape},
 };
@@ -148,7 +149,7 @@ fn read_once(
 /// A send that does not wait for its receiver copies the message, at 100 MB/s or faster.
 const COPY_NS: i64 = 20_000;
 const COPY_NS_PER_B: u64 = 10;
-/// Between failing tests, so much is polling and not computing.
+/// Longer between failing tests, the rank has computed.
 const POLL_NS: i64 = 2_000;
 
 struct Reader<'a> {
@@ -166,8 +167,7 @@ struct Reader<'a> {
     thread: u16,
     /// Number of the last call that was not compute.
     after: u16,
-    /// The last call was a test that failed.
-    polling: bool,
+    polling: Polling,
     /// Regions by their numbers in the rank, and those that are open.
     regions: FastMap<u32, u32>,
     open: Vec<u32>,
@@ -208,7 +208,7 @@ impl<'a> Reader<'a> {
             cursor: 0,
             thread: 0,
             after: 0,
-            polling: false,
+            polling: Polling::default(),
             regions: fast_map(),
             open: Vec::new(),
             off_since: None,
@@ -312,6 +312,14 @@ impl<'a> Reader<'a> {
             self.tape.end_ns = self.cursor.max(end_ns);
             self.compute(self.tape.end_ns);
         }
+        if let Some(Ended::Worked(spell)) = self.polling.next(Next::Other, 0) {
+            self.computed(spell);
+        }
+        for (place, spell) in std::mem::take(&mut self.polling).work() {
+            if let Some(&Step::Compute { after, .. }) = self.tape.steps.get(place as usize) {
+                self.tape.steps[place as usize] = self.compute_step(spell, after);
+            }
+        }
         // A receive that nothing was ever received by has no message to wait for.
         let unreceived = self.requests.open.values().filter_map(|request| request.started);
         for started in unreceived.collect::<Vec<_>>() {
@@ -328,35 +336,63 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The rank computed until this call, which is not compute itself.
-    fn until(&mut self, moment: &Moment, polls: bool) {
+    /// The rank computed until this call, which is not compute itself, or tested in vain.
+    fn until(&mut self, moment: &Moment, next: Next<'_>) {
         let cursor = self.cursor;
         if moment.begin < cursor && moment.thread != self.thread {
             self.assumed.overlapping += 1;
         }
-        if !(self.polling && moment.begin.saturating_sub(cursor) <= POLL_NS) {
-            self.compute(moment.begin);
+        match self.polls(moment) {
+            true => {
+                let until = if next.fails() { moment.end } else { moment.begin };
+                self.polling.spend(self.spell(cursor, until), u64::from(next.fails()));
+            }
+            false => self.compute(moment.begin),
+        }
+        let step = self.tape.steps.len() as u32;
+        match self.polling.next(next, step) {
+            None => {}
+            Some(Ended::Worked(spell)) => self.computed(spell),
+            // Until all of the rank's tests are known.
+            Some(Ended::Unknown) => {
+                self.tape.steps.push(Step::Compute { ps: 0, taken_ps: 0, after: self.after })
+            }
         }
         self.cursor = cursor.max(moment.end);
         self.thread = moment.thread;
-        self.polling = polls;
         if let What::Call(call) = &moment.what {
             self.after = call.signature.call.number();
         }
     }
 
+    /// Whether the call comes soon after a test that failed.
+    fn polls(&self, moment: &Moment) -> bool {
+        self.polling.is_on() && moment.begin.saturating_sub(self.cursor) <= POLL_NS
+    }
+
+    fn spell(&self, from: i64, until: i64) -> Spell {
+        let all = until.saturating_sub(from).max(0);
+        let taken = if all > 0 { self.taken.ns(self.rank, from, until).clamp(0, all) } else { 0 };
+        Spell { own: all - taken, taken }
+    }
+
     /// The rank computed from the end of the last call to this moment.
     fn compute(&mut self, until: i64) {
-        let gap = until.saturating_sub(self.cursor);
-        if gap <= 0 {
-            return;
+        if until > self.cursor {
+            self.computed(self.spell(self.cursor, until));
         }
-        let taken = self.taken.ns(self.rank, self.cursor, until).clamp(0, gap);
-        self.assumed.taken_ns = self.assumed.taken_ns.saturating_add(taken);
-        self.assumed.compute_ns = self.assumed.compute_ns.saturating_add(gap - taken);
-        let ps = |ns: i64| ns.saturating_mul(1_000);
-        let step = Step::Compute { ps: ps(gap - taken), taken_ps: ps(taken), after: self.after };
+    }
+
+    fn computed(&mut self, spell: Spell) {
+        let step = self.compute_step(spell, self.after);
         self.tape.steps.push(step);
+    }
+
+    fn compute_step(&mut self, Spell { own, taken }: Spell, after: u16) -> Step {
+        self.assumed.taken_ns = self.assumed.taken_ns.saturating_add(taken);
+        self.assumed.compute_ns = self.assumed.compute_ns.saturating_add(own);
+        let ps = |ns: i64| ns.saturating_mul(1_000);
+        Step::Compute { ps: ps(own), taken_ps: ps(taken), after }
     }
 
     fn call(&mut self, moment: &Moment, call: &CallMoment, arena: &Arena) -> Result<(), ReadError> {
@@ -388,7 +424,7 @@ impl<'a> Reader<'a> {
         };
         match meaning.kind {
             Kind::Send => {
-                self.until(moment, false);
+                self.until(moment, Next::Other);
                 let part = self.send(mpi, message, false)?;
                 // Longer than it takes to copy the message, it waited.
                 let copied = COPY_NS.saturating_add_unsigned(bytes.saturating_mul(COPY_NS_PER_B));
@@ -396,12 +432,12 @@ impl<'a> Reader<'a> {
                 Ok(())
             }
             Kind::Receive => {
-                self.until(moment, false);
+                self.until(moment, Next::Other);
                 let receive = self.receive(mpi, message, false)?;
                 self.correct(receive, message.communicator, &call.actual, mpi)
             }
             Kind::Exchange => {
-                self.until(moment, false);
+                self.until(moment, Next::Other);
                 let receive = self.receive(mpi, other, true)?;
                 let send = self.send(mpi, message, true)?;
                 self.correct(receive, other.communicator, &call.actual, mpi)?;
@@ -409,14 +445,14 @@ impl<'a> Reader<'a> {
                 Ok(())
             }
             Kind::SendRequest => {
-                self.until(moment, false);
+                self.until(moment, Next::Other);
                 let first = self.send(mpi, message, true)?;
                 self.spent(first, moment, i64::MAX, bytes, Spent::Starting);
                 self.begin(call.begun, Started { first, ..Started::NOTHING });
                 Ok(())
             }
             Kind::ReceiveRequest => {
-                self.until(moment, false);
+                self.until(moment, Next::Other);
                 let receive = self.receive(mpi, message, true)?;
                 self.spent(receive, moment, i64::MAX, bytes, Spent::Posting);
                 let communicator = message.communicator;
@@ -424,7 +460,7 @@ impl<'a> Reader<'a> {
                 Ok(())
             }
             Kind::ExchangeRequest => {
-                self.until(moment, false);
+                self.until(moment, Next::Other);
                 let receive = self.receive(mpi, other, true)?;
                 let first = self.send(mpi, message, true)?;
                 let communicator = other.communicator;
@@ -440,13 +476,13 @@ impl<'a> Reader<'a> {
                 Ok(())
             }
             Kind::Collective(shape) => {
-                self.until(moment, false);
+                self.until(moment, Next::Other);
                 let made = self.collective(call, shape, arena)?;
                 self.enter(made, signature.object, false);
                 Ok(())
             }
             Kind::CollectiveRequest(shape) => {
-                self.until(moment, false);
+                self.until(moment, Next::Other);
                 let made = self.collective(call, shape, arena)?;
                 let first = self.enter(made, signature.object, true);
                 self.begin(call.begun, Started { first, ..Started::NOTHING });
@@ -460,29 +496,23 @@ impl<'a> Reader<'a> {
                 Ok(())
             }
             Kind::WindowCollective => {
-                self.until(moment, false);
+                self.until(moment, Next::Other);
                 let made = self.fence(signature.object);
                 self.enter_made(made, false);
                 Ok(())
             }
             Kind::Finalize => {
-                self.until(moment, false);
+                self.until(moment, Next::Other);
                 self.tape.end_ns = moment.begin;
                 self.ended = true;
                 Ok(())
             }
             Kind::Probe => {
-                self.until(moment, false);
+                self.until(moment, Next::Other);
                 Ok(())
             }
             Kind::Requests => {
                 let runs = arena.requests(call.requests);
-                let done = |run: &RequestRun| {
-                    matches!(
-                        run.outcome,
-                        Outcome::Completed | Outcome::Cancelled | Outcome::Started
-                    )
-                };
                 let (chooses, test) = match mpi {
                     MpiCall::Waitany | MpiCall::Waitsome => (true, None),
                     MpiCall::Test | MpiCall::Testall => (false, Some(Test::All)),
@@ -491,16 +521,20 @@ impl<'a> Reader<'a> {
                     MpiCall::Request_get_status => (false, Some(Test::All)),
                     _ => (false, None),
                 };
-                let fails = test.is_some() && !runs.iter().any(done);
-                // Soon after a test that failed, another one is part of waiting.
-                let soon = moment.begin.saturating_sub(self.cursor) <= POLL_NS;
-                let polls = fails && self.polling && soon;
-                self.until(moment, fails);
+                let next = match test {
+                    None => Next::Waits(runs),
+                    Some(_) if runs.iter().any(is_done) => Next::Succeeds(runs),
+                    Some(_) => Next::Fails(runs),
+                };
+                let fails = next.fails();
+                // Soon after a test that failed, the time of another one is that of both.
+                let polls = fails && self.polls(moment);
+                self.until(moment, next);
                 let left = |run: &RequestRun| run.outcome == Outcome::Pending;
                 let costs = fails && !polls && runs.iter().any(left);
                 let ps = if costs { self.own_ns(moment).saturating_mul(1_000) } else { 0 };
                 if self.options.deterministic || mpi == MpiCall::Request_get_status {
-                    let kept = chooses && runs.iter().any(done) && runs.iter().any(left);
+                    let kept = chooses && runs.iter().any(is_done) && runs.iter().any(left);
                     self.assumed.kept_choices += u64::from(kept);
                     if ps > 0 {
                         self.tape.steps.push(Step::Spent { ps, bytes: 0, on: Spent::Testing });
@@ -516,7 +550,9 @@ impl<'a> Reader<'a> {
                     Class::OneSided => self.assumed.one_sided += 1,
                     Class::Io => self.assumed.file += 1,
                     // Waiting for a message without receiving it.
-                    Class::PointToPoint => self.until(moment, !call.found),
+                    Class::PointToPoint => {
+                        self.until(moment, if call.found { Next::Found } else { Next::Missed })
+                    }
                     _ => {}
                 }
                 if let Some(begun) = call.begun {
@@ -729,7 +765,7 @@ impl<'a> Reader<'a> {
                 match run.outcome {
                     Outcome::Completed => {
                         self.correct(started.receive, started.communicator, &run.actual, mpi)?;
-                        self.polling = false;
+                        self.polling.completed();
                         match self.choosing {
                             Some(_) => self.candidate(started, true),
                             None => self.complete(started),

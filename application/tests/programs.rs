@@ -449,10 +449,51 @@ struct Builder<'a> {
     open: Vec<Open>,
     /// Collectives so far on each communicator.
     sequence: [u32; 3],
+    /// Numbers of the open requests, and the next one.
+    ids: Vec<u64>,
+    next: u64,
     /// Consecutive computation is one gap between calls, ns.
     computed: u64,
-    /// The last call was a test that failed.
-    polling: bool,
+    /// The last calls were tests that failed.
+    tests: Option<Tests>,
+    /// Those that have ended.
+    runs: Vec<Tests>,
+    /// Which of them were work, if that is known.
+    work: Vec<bool>,
+}
+
+/// Tests that fail, one soon after the other.
+#[derive(Clone, Default)]
+struct Tests {
+    tested: Vec<u64>,
+    count: u64,
+    /// In and between them, after the first.
+    ns: u64,
+    got_what_was_tested: bool,
+}
+
+/// What a call means to failing tests before it.
+enum Next {
+    Fails(Vec<u64>),
+    Completes(Vec<u64>),
+    Other,
+}
+
+/// Which runs of failing tests were work: those that ended otherwise than with what was tested, and if a quarter
+/// of the time was in such runs, all whose tests followed each other about as fast.
+fn were_work(runs: &[Tests]) -> Vec<bool> {
+    let worked: Vec<&Tests> = runs.iter().filter(|run| !run.got_what_was_tested).collect();
+    let sum = |runs: &[&Tests]| runs.iter().map(|run| run.ns).sum::<u64>();
+    let (ns, all) = (sum(&worked), runs.iter().map(|run| run.ns).sum::<u64>());
+    let usual = ns as f64 / worked.iter().map(|run| run.count).sum::<u64>() as f64;
+    runs.iter()
+        .map(|run| {
+            let each = run.ns as f64 / run.count as f64;
+            let alike = each <= 2.0 * usual && usual <= 2.0 * each;
+            !run.got_what_was_tested
+                || !worked.is_empty() && ns as f64 >= 0.25 * all as f64 && alike
+        })
+        .collect()
 }
 
 impl Builder<'_> {
@@ -462,8 +503,14 @@ impl Builder<'_> {
         }
         self.after.push((op, starts));
         if starts {
-            self.open.push(Open::Ops([Some(op), None]));
+            self.push(Open::Ops([Some(op), None]));
         }
+    }
+
+    fn push(&mut self, open: Open) {
+        self.open.push(open);
+        self.ids.push(self.next);
+        self.next += 1;
     }
 
     fn channel(&mut self, tag: i32) -> u32 {
@@ -521,16 +568,46 @@ impl Builder<'_> {
         Some(name)
     }
 
-    /// A call begins.
-    fn call(&mut self, fails: bool) -> bool {
-        let polls = self.polling && self.computed <= POLL;
-        if self.computed > 0 && !polls {
-            let calc = self.builder.calc(self.computed as i64 * 1_000, 0);
-            self.issue(calc, false);
+    /// A call begins. Returns whether it comes soon after a test that failed.
+    fn call(&mut self, next: Next) -> bool {
+        let gap = std::mem::take(&mut self.computed);
+        let polls = self.tests.is_some() && gap <= POLL;
+        if !polls && gap > 0 {
+            self.compute(gap);
         }
-        self.computed = 0;
-        self.polling = fails;
+        let tests = self.tests.take();
+        if let Next::Fails(ids) = next {
+            let mut tests = tests.unwrap_or_default();
+            if tests.count == 0 {
+                tests.count = 1;
+            } else if polls {
+                tests.count += 1;
+                tests.ns += gap + CALL;
+            }
+            tests.tested.extend(ids);
+            self.tests = Some(tests);
+        } else if let Some(mut tests) = tests {
+            tests.ns += if polls { gap } else { 0 };
+            if let Next::Completes(ids) = next {
+                tests.got_what_was_tested = ids.iter().any(|id| tests.tested.contains(id));
+            }
+            if tests.ns > 0 {
+                if self.work.get(self.runs.len()).copied().unwrap_or(false) {
+                    self.compute(tests.ns);
+                }
+                self.runs.push(tests);
+            }
+        }
         polls
+    }
+
+    fn compute(&mut self, ns: u64) {
+        let calc = self.builder.calc(ns as i64 * 1_000, 0);
+        self.issue(calc, false);
+    }
+
+    fn ids(&self, all: &[usize]) -> Vec<u64> {
+        all.iter().map(|&at| self.ids[at]).collect()
     }
 
     fn act(&mut self, act: &Act) {
@@ -539,13 +616,13 @@ impl Builder<'_> {
             Act::Compute { rank: who, ns } if who == rank => self.computed += ns,
             Act::Wait { rank: who } if who == rank => self.wait(),
             Act::Message { from, to, tag, bytes, isend, .. } if from == rank => {
-                self.call(false);
+                self.call(Next::Other);
                 let channel = self.channel(tag);
                 let send = self.builder.send(bytes, to, channel, 0, 0);
                 self.issue(send, isend);
             }
             Act::Message { from, to, tag, bytes, irecv, any, .. } if to == rank => {
-                self.call(false);
+                self.call(Next::Other);
                 let channel = self.channel(tag);
                 // What a receive from any source gets may be as large as its buffer.
                 let (from, bytes) = if any { (WILDCARD, bytes + 5) } else { (from, bytes) };
@@ -555,7 +632,7 @@ impl Builder<'_> {
             Act::Persistent { from, to, tag, bytes } if from == rank || to == rank => {
                 // Making the request does not communicate: it counts as computation.
                 self.computed += CALL;
-                self.call(false);
+                self.call(Next::Other);
                 let channel = self.channel(tag);
                 let op = match from == rank {
                     true => self.builder.send(bytes, to, channel, 0, 0),
@@ -564,7 +641,7 @@ impl Builder<'_> {
                 self.issue(op, true);
             }
             Act::Exchange { ranks, bytes, starts } if ranks.contains(&rank) => {
-                self.call(false);
+                self.call(Next::Other);
                 let peer = if ranks[0] == rank { ranks[1] } else { ranks[0] };
                 let channel = self.channel(7);
                 let receive = self.builder.recv(bytes, peer, channel, 0, 0);
@@ -572,23 +649,24 @@ impl Builder<'_> {
                 let send = self.builder.send(bytes, peer, channel, 0, 0);
                 self.issue(send, true);
                 self.open.truncate(self.open.len() - 2);
+                self.ids.truncate(self.ids.len() - 2);
                 let open = Open::Ops([Some(send), Some(receive)]);
                 if starts {
-                    self.open.push(open);
+                    self.push(open);
                 } else {
                     self.wait_for(open);
                 }
             }
             Act::Cancelled { rank: who } if who == rank => {
-                self.call(false);
+                self.call(Next::Other);
                 // It is not in the schedule, but its tag has a number.
                 self.channel(99);
-                self.open.push(Open::Ops([None; 2]));
+                self.push(Open::Ops([None; 2]));
             }
             Act::Choose { rank: who, call, done, left, from } if who == rank => {
                 let (all, done) = split(call, self.open.len(), done, left, from);
                 if !all.is_empty() {
-                    self.choose(&all, done);
+                    self.choose(call, &all, done);
                 }
             }
             Act::Test { rank: who, call, count, from } if who == rank => {
@@ -599,7 +677,7 @@ impl Builder<'_> {
                 }
             }
             Act::Collective { op, root, bytes, on, starts } => {
-                self.call(false);
+                self.call(Next::Other);
                 let members =
                     if on == WORLD { (0..self.ranks).collect() } else { half(rank, self.ranks) };
                 if members.len() > 1 {
@@ -608,12 +686,12 @@ impl Builder<'_> {
                     self.rounds(op, &members, channel, root, bytes);
                     self.started(first, starts);
                 } else if starts {
-                    self.open.push(Open::Ops([None; 2]));
+                    self.push(Open::Ops([None; 2]));
                 }
             }
             Act::Vector { call, root, seed, starts } => self.vector(call, root, seed, starts),
             Act::Neighbours { bytes, starts } => {
-                self.call(false);
+                self.call(Next::Other);
                 let channel = self.collective_channel(RING);
                 let (before, after) =
                     ((rank + self.ranks - 1) % self.ranks, (rank + 1) % self.ranks);
@@ -627,13 +705,17 @@ impl Builder<'_> {
 
     fn wait(&mut self) {
         if !self.open.is_empty() {
-            self.call(false);
+            let ids = std::mem::take(&mut self.ids);
+            self.call(Next::Completes(ids));
             std::mem::take(&mut self.open).into_iter().for_each(|open| self.wait_for(open));
         }
     }
 
-    fn choose(&mut self, all: &[usize], done: usize) {
-        self.call(false);
+    fn choose(&mut self, call: Choice, all: &[usize], done: usize) {
+        // Tests have what they complete, waits also wait for the others.
+        let waits = matches!(call, Choice::Waitany | Choice::Waitsome);
+        let of = if waits { all.len() } else { done };
+        self.call(Next::Completes(self.ids(&all[..of])));
         let none = |open: &Open| matches!(open, Open::Ops([None, None]));
         // Which ones it completes matters only if others are left.
         let there = |at: &&usize| !none(&self.open[**at]);
@@ -657,10 +739,15 @@ impl Builder<'_> {
             at += 1;
             !all[..done].contains(&(at - 1))
         });
+        at = 0;
+        self.ids.retain(|_| {
+            at += 1;
+            !all[..done].contains(&(at - 1))
+        });
     }
 
     fn test(&mut self, call: Call, all: &[usize]) {
-        if self.call(true) {
+        if self.call(Next::Fails(self.ids(all))) {
             return;
         }
         let ps = CALL as i64 * 1_000;
@@ -690,7 +777,7 @@ impl Builder<'_> {
             end = Some(self.join());
             self.after = vec![(first, true)];
         }
-        self.open.push(Open::Ops([end, None]));
+        self.push(Open::Ops([end, None]));
     }
 
     fn depend(&mut self, op: OpId) {
@@ -759,7 +846,7 @@ impl Builder<'_> {
     }
 
     fn vector(&mut self, call: Call, root: u32, seed: u64, starts: bool) {
-        self.call(false);
+        self.call(Next::Other);
         let (rank, ranks) = (self.rank, self.ranks);
         let channel = self.collective_channel(WORLD);
         let first = self.builder.next_op();
@@ -789,23 +876,35 @@ impl Builder<'_> {
 fn expected(ranks: u32, acts: &[Act], deterministic: bool) -> Schedule {
     let mut builder = ScheduleBuilder::new(ranks).with_mpi_matching();
     let mut numbers = Numbers::default();
+    let (mut before, mut numbers_before) =
+        (ScheduleBuilder::new(ranks).with_mpi_matching(), Numbers::default());
     for rank in 0..ranks {
-        builder.begin_rank();
-        let mut rank_builder = Builder {
-            builder: &mut builder,
-            numbers: &mut numbers,
-            rank,
-            ranks,
-            deterministic,
-            after: Vec::new(),
-            open: Vec::new(),
-            sequence: [0; 3],
-            computed: 0,
-            polling: false,
+        // Which failing tests were work is known at the end of a rank: the first time tells.
+        let go = |builder: &mut ScheduleBuilder, numbers: &mut Numbers, work: Vec<bool>| {
+            builder.begin_rank();
+            let mut rank_builder = Builder {
+                builder,
+                numbers,
+                rank,
+                ranks,
+                deterministic,
+                after: Vec::new(),
+                open: Vec::new(),
+                sequence: [0; 3],
+                ids: Vec::new(),
+                next: 0,
+                computed: 0,
+                tests: None,
+                runs: Vec::new(),
+                work,
+            };
+            acts.iter().for_each(|act| rank_builder.act(act));
+            rank_builder.wait();
+            rank_builder.call(Next::Other);
+            were_work(&rank_builder.runs)
         };
-        acts.iter().for_each(|act| rank_builder.act(act));
-        rank_builder.wait();
-        rank_builder.call(false);
+        let work = go(&mut before, &mut numbers_before, Vec::new());
+        go(&mut builder, &mut numbers, work);
     }
     builder.finish().unwrap()
 }
