@@ -66,8 +66,10 @@ const HEAD: &str = "\
 Two ranks of each program, each on its CPU, with and without a daemon on the CPU of rank 1 (5 ms every 50 ms), in turns. \
 The traces of the runs with the daemon predict the time without it (`simulate app --without`); those without it, and a \
 recording of the daemon alone, the time with it (`simulate app --noise`). The network is that of `detour mpi net`. Times \
-are medians over the runs, from `MPI_Init` to `MPI_Finalize`. A prediction is right if it is off by at most 2 %, and the \
-ratio of the measured times within the range of the predicted ones.
+are medians over the runs, from `MPI_Init` to `MPI_Finalize`, with 95 % confidence intervals. A prediction is right if \
+it is off by at most 2 %, and the ratio of the measured times within the range of the predicted ones. It is not decided \
+if the median is known to 2 % at best and the prediction is inside its interval: then the program takes so different \
+times from run to run on this machine that nobody can tell.
 
 ";
 
@@ -109,6 +111,8 @@ struct Compared {
 struct Direction {
     what: &'static str,
     measured_s: f64,
+    /// Confidence interval of the median.
+    measured_range: [f64; 2],
     predicted_s: f64,
     /// Measured and predicted time, divided by the time of the runs that were predicted from.
     measured_ratio: f64,
@@ -128,6 +132,23 @@ impl Direction {
     fn is_right(&self) -> bool {
         self.off_pct().abs() <= OFF && self.is_inside()
     }
+
+    /// Whether the measured times are too different to tell.
+    fn is_undecided(&self) -> bool {
+        let [low, high] = self.measured_range;
+        let uncertain = 100.0 * (high - low) / 2.0 > OFF * self.measured_s;
+        uncertain && (low..=high).contains(&self.predicted_s)
+    }
+
+    fn verdict(&self) -> &'static str {
+        if self.is_undecided() {
+            "**not decided**"
+        } else if self.is_right() {
+            "right"
+        } else {
+            "**off**"
+        }
+    }
 }
 
 /// Ends the daemon when it is dropped.
@@ -145,6 +166,27 @@ fn median(values: impl IntoIterator<Item = f64>) -> f64 {
     values.sort_unstable_by(f64::total_cmp);
     let of = |at: usize| values.get(at).copied().unwrap_or(f64::NAN);
     f64::midpoint(of(values.len().saturating_sub(1) / 2), of(values.len() / 2))
+}
+
+/// The median is between these values, with a probability of 95 % or more: so few of them would have to be on one
+/// side of it otherwise.
+fn median_range(values: impl IntoIterator<Item = f64>) -> [f64; 2] {
+    let mut values: Vec<f64> = values.into_iter().collect();
+    values.sort_unstable_by(f64::total_cmp);
+    let count = values.len();
+    // Chances that 0, 1, ... values are below the median.
+    let mut chance = 0.5f64.powi(count as i32);
+    let (mut sum, mut left_out) = (0.0, 0);
+    for below in 0..count / 2 {
+        sum += chance;
+        if 2.0 * sum > 0.05 {
+            break;
+        }
+        left_out = below;
+        chance *= (count - below) as f64 / (below + 1) as f64;
+    }
+    let of = |at: usize| values.get(at).copied().unwrap_or(f64::NAN);
+    [of(left_out), of(count.saturating_sub(1 + left_out))]
 }
 
 struct Loop<'a> {
@@ -262,6 +304,7 @@ impl Loop<'_> {
         Ok(Direction {
             what,
             measured_s,
+            measured_range: median_range(to.iter().map(|run| run.traced_s)),
             predicted_s: median(predicted.iter().map(|(_, [middle, ..])| *middle)),
             measured_ratio: measured_s / from_s,
             predicted_ratio: [
@@ -382,6 +425,7 @@ pub fn run(workspace: &Workspace, quick: bool) -> Result<bool> {
         }
         parts::write(workspace, Part::Loop, &format!("{page}\n{text}"))?;
     }
+    // A run that was disturbed says nothing; one that cannot be decided is not right either.
     let quiet = |result: &&Compared| result.disturbed == 0;
     let right = |result: &Compared| {
         result.identity_pct.abs() <= OFF && result.directions.iter().all(Direction::is_right)
@@ -406,22 +450,23 @@ fn section(results: &[Compared], missing: &[&str]) -> String {
         );
     }
     text.push_str(
-        "\n| program | predicted | measured time | predicted time | off by | measured ratio | predicted \
-         ratio | |\n|---|---|---|---|---|---|---|---|\n",
+        "\n| program | predicted | measured time | 95 % interval | predicted time | off by | measured ratio | predicted \
+         ratio | |\n|---|---|---|---|---|---|---|---|---|\n",
     );
     for result in results {
         for direction in &result.directions {
             let [low, high] = direction.predicted_ratio;
+            let [least, most] = direction.measured_range;
             let _ = writeln!(
                 text,
-                "| {} | {} | {:.4} s | {:.4} s | {:+.2} % | {:.4} | {low:.4} to {high:.4} | {} |",
+                "| {} | {} | {:.4} s | {least:.4} to {most:.4} s | {:.4} s | {:+.2} % | {:.4} | {low:.4} to {high:.4} | {} |",
                 result.name,
                 direction.what,
                 direction.measured_s,
                 direction.predicted_s,
                 direction.off_pct(),
                 direction.measured_ratio,
-                verdict(direction.is_right())
+                direction.verdict()
             );
         }
     }
@@ -448,6 +493,7 @@ mod tests {
         let right = Direction {
             what: "without the daemon",
             measured_s: 1.0,
+            measured_range: [0.99, 1.01],
             predicted_s: 1.019,
             measured_ratio: 0.9,
             predicted_ratio: [0.89, 0.92],
@@ -457,6 +503,22 @@ mod tests {
         assert!(!off.is_right());
         let outside = Direction { predicted_s: 1.0, predicted_ratio: [0.91, 0.92], ..off };
         assert!(!outside.is_right());
+        assert_eq!(outside.verdict(), "**off**");
+        let varied = Direction { measured_range: [0.9, 1.1], ..outside };
+        assert_eq!(varied.verdict(), "**not decided**");
+        let wrong = Direction { predicted_s: 0.8, ..varied };
+        assert_eq!(wrong.verdict(), "**off**");
+    }
+
+    #[test]
+    fn the_range_of_a_median_is_that_of_the_sign_test() {
+        let range = |count: u32| median_range((1..=count).map(f64::from));
+        // Of 10 values, 0 or 1 are below the median in 11 of 1024 cases.
+        assert_eq!(range(10), [2.0, 9.0]);
+        assert_eq!(range(6), [1.0, 6.0]);
+        assert_eq!(range(20), [6.0, 15.0]);
+        // Five are too few: 2 of 32 cases are more than 5 %.
+        assert_eq!(range(5), [1.0, 5.0]);
     }
 
     #[test]
