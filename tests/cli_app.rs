@@ -144,7 +144,7 @@ fn sweeps_are_resumed() -> Result<(), Failed> {
     let first = simulated(&[&noise[..], &["--ranks", "4,8"]].concat())?;
     let second = simulated(&[&noise[..], &["--ranks", "4,8,16"]].concat())?;
     for place in 0..2 {
-        // The simulator's speed is that of the original run, too.
+        // A resumed point keeps the simulation speed of the run that computed it, so the whole point is equal.
         check(first["points"][place] == second["points"][place], second.to_string())?;
     }
     let fresh = simulated(&["--noise", "periodic:100Hz,200us", "--ranks", "16"])?;

@@ -191,7 +191,7 @@ mod tests {
         [RequestRun { first, count: 1, outcome, actual: Actual::AS_POSTED }]
     }
 
-    /// Tests a request so many times, each taking so long; then another call.
+    /// Calls `MPI_Test` on a request this often, for `ns` each, then another function.
     fn run(polling: &mut Polling, tested: u64, tests: u64, ns: i64, next: Next<'_>) -> bool {
         let pending = request(tested, Outcome::Pending);
         for test in 0..tests {

@@ -187,7 +187,7 @@ pub struct LateBy {
     pub after: Option<&'static str>,
 }
 
-/// A part of the critical path. There is no waiting on it.
+/// A part of the critical path; none of them is a wait.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PathPart {
     /// As in `cause`; the rank is the one that has the most of it.

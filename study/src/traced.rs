@@ -37,7 +37,7 @@ pub struct TracedBlame {
     /// In ns.
     pub wall_ns: u64,
     /// The critical path: the last rank back to the end of its last wait, from there the rank that it waited for,
-    /// and so on to the beginning. There is no waiting on it.
+    /// and so on to the beginning. No part of it is a wait.
     pub path: CriticalPath,
     /// Waiting of all ranks together.
     pub waiting_s: f64,

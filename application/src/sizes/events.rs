@@ -57,7 +57,7 @@ pub struct Track<'a> {
     pub tape: &'a Tape,
 }
 
-/// Names of regions in all traces.
+/// The region names that occur in any of the traces.
 #[derive(Default)]
 pub struct Regions {
     pub names: Vec<String>,

@@ -185,7 +185,7 @@ impl Place {
         list
     }
 
-    /// Ranks with the same coordinates as this one in all dimensions except the kept ones.
+    /// The ranks whose coordinates differ from this one's in the kept dimensions only.
     fn part(&self, rank: u32, kept: u8) -> Vec<u32> {
         let Some((at, (dims, dimensions))) = self.coordinates(rank) else {
             return Vec::new();

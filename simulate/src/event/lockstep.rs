@@ -87,8 +87,7 @@ impl Sequence {
                 })
             };
             if run(begin, lanes, ranks, moments).is_err() {
-                // The first set that fails is the one to be told about, however many run together. Nothing has been
-                // stored yet.
+                // The error is that of the first set that fails, however many run together. Nothing has been stored yet.
                 (begin..begin + lanes).try_for_each(|set| run(set, 1, ranks, moments))?;
             }
         }
@@ -369,7 +368,7 @@ mod tests {
         }
     }
 
-    /// The set that is told about does not depend on how many run together.
+    /// The error names the same set of ranks however many sets run together.
     #[test]
     fn the_first_set_that_fails_is_reported() {
         let mut builder = event::ScheduleBuilder::new(2);

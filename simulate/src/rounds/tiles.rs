@@ -10,6 +10,8 @@
 //!
 //! What is independent is divided among threads.
 
+use std::ops::Range;
+
 use super::{
     array::Array,
     aside::Aside,
@@ -172,11 +174,13 @@ fn pieces(rounds: &[Planned], noise: &RunNoise<'_>, state: &mut State) -> Result
     let State { time, clear, recv_free, received, posted, workers, start, .. } = state;
     let Worker { tile, aside } = &mut workers[0];
     let all = time.len();
+    let mut part = Part { first: 0, arrays: [time, clear, recv_free, received, posted] };
     let top = (all - reach(rounds)) / TILE * TILE;
     tile.old.clear();
     let mut end = all;
     while end > 0 {
         let first = if end == all { top } else { end - TILE };
+        let [time, clear, ..] = &mut part.arrays;
         start.from(first, noise, time, clear)?;
         let (mut lag, mut used) = (0, 0);
         for planned in rounds {
@@ -184,29 +188,14 @@ fn pieces(rounds: &[Planned], noise: &RunNoise<'_>, state: &mut State) -> Result
             let distance = distance as usize;
             lag = behind(lag, distance);
             if end == all {
-                tile.old.extend_from_slice(&time[all - distance..]);
+                tile.old.extend_from_slice(&part.arrays[0][all - distance..]);
             }
             let old = &tile.old[used..used + distance];
             used += distance;
             // The lowest piece has nothing below it, the highest nothing above.
             let begin = if first == 0 { 0 } else { first + lag - distance };
             let end = if end == all { all } else { end + lag };
-            let gaps = if recv_free.is_empty() { 0..0 } else { begin..end };
-            let after = if received.is_empty() { 0..0 } else { begin..end };
-            let mut piece = Round {
-                ranks: Ranks::in_order(begin, all),
-                time: &mut time[begin..end],
-                clear: &mut clear[begin..end],
-                recv_free: &mut recv_free[gaps],
-                order: ReceiveOrder {
-                    received: &mut received[after.clone()],
-                    posted: &mut posted[after],
-                },
-                varied: planned.varied(noise),
-                noise,
-                step: planned.step,
-                aside,
-            };
+            let mut piece = part.round(begin..end, all, planned, noise, aside);
             if first == 0 {
                 piece.shift_from(old, distance)?;
             } else {
@@ -254,7 +243,7 @@ fn in_threads<T: Send, O: Send>(
     })
 }
 
-/// Some of the ranks, in all arrays of a [`State`]. Some of these may be empty.
+/// Consecutive ranks in all arrays of a [`State`]. An array that the network does not need is empty.
 struct Part<'a> {
     first: usize,
     arrays: [&'a mut [i64]; 5],
@@ -278,36 +267,48 @@ fn blocks(rounds: &[Planned], noise: &RunNoise<'_>, state: &mut State) -> Result
 
 impl Part<'_> {
     fn run(
-        self,
+        mut self,
         rounds: &[Planned],
         all: usize,
         noise: &RunNoise<'_>,
         worker: &mut Worker,
     ) -> Result<(), WorkError> {
-        let Part { first, arrays: [time, clear, recv_free, received, posted] } = self;
         let Worker { tile, aside } = worker;
-        for begin in (0..time.len()).step_by(TILE) {
-            let of = |array: &[i64]| if array.is_empty() { 0..0 } else { begin..begin + TILE };
+        for begin in (0..self.arrays[0].len()).step_by(TILE) {
             for planned in rounds {
-                let (gaps, after) = (of(recv_free), of(received));
-                let mut piece = Round {
-                    ranks: Ranks::in_order(first + begin, all),
-                    time: &mut time[begin..begin + TILE],
-                    clear: &mut clear[begin..begin + TILE],
-                    recv_free: &mut recv_free[gaps],
-                    order: ReceiveOrder {
-                        received: &mut received[after.clone()],
-                        posted: &mut posted[after],
-                    },
-                    varied: planned.varied(noise),
-                    noise,
-                    step: planned.step,
-                    aside,
-                };
+                let mut piece = self.round(begin..begin + TILE, all, planned, noise, aside);
                 one(&mut piece, planned.pattern, &mut tile.saved)?;
             }
         }
         Ok(())
+    }
+
+    /// One round on a range of this part.
+    fn round<'r, 'n>(
+        &'r mut self,
+        range: Range<usize>,
+        all: usize,
+        planned: &Planned,
+        noise: &'r RunNoise<'n>,
+        aside: &'r mut Aside,
+    ) -> Round<'r, 'n> {
+        let ranks = Ranks::in_order(self.first + range.start, all);
+        let [time, clear, recv_free, received, posted] =
+            self.arrays.each_mut().map(|array| match array.is_empty() {
+                true => &mut array[..],
+                false => &mut array[range.clone()],
+            });
+        Round {
+            ranks,
+            time,
+            clear,
+            recv_free,
+            order: ReceiveOrder { received, posted },
+            varied: planned.varied(noise),
+            noise,
+            step: planned.step,
+            aside,
+        }
     }
 }
 
@@ -348,7 +349,7 @@ fn columns(
     Ok(())
 }
 
-/// Some columns of all arrays of a [`State`], line by line. Some of these may be empty.
+/// Columns of all arrays of a [`State`], line by line. An array that the network does not need is empty.
 struct Columns<'a> {
     first: usize,
     lines: [Vec<&'a mut [i64]>; 5],
