@@ -17,12 +17,25 @@ pub const FIRST_GROUP: u16 = 2;
 /// Any source, or any tag.
 pub const ANY: i32 = -1;
 
-/// What an instruction does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Act {
+/// An enumeration of acts and the list of them, in the same order.
+macro_rules! acts {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// What an instruction does.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[repr(u8)]
+        pub enum Act {
+            $($(#[$doc])* $name,)*
+        }
+
+        impl Act {
+            pub const ALL: &[Act] = &[$(Act::$name,)*];
+        }
+    };
+}
+
+acts! {
     /// Waits for `bytes` ns after the last call.
-    Compute = 0,
+    Compute,
     Send,
     Ssend,
     Recv,
@@ -68,46 +81,6 @@ pub enum Act {
 }
 
 impl Act {
-    pub const ALL: [Act; 34] = {
-        use Act::*;
-        [
-            Compute,
-            Send,
-            Ssend,
-            Recv,
-            Isend,
-            Issend,
-            Irecv,
-            Detached,
-            Sendrecv,
-            Wait,
-            Waitall,
-            Waitsome,
-            Waitany,
-            Test,
-            Testany,
-            Testsome,
-            Testall,
-            Begin,
-            End,
-            Dup,
-            Barrier,
-            Bcast,
-            Gather,
-            Scatter,
-            Allgather,
-            Alltoall,
-            Reduce,
-            Allreduce,
-            ReduceScatterBlock,
-            Scan,
-            Exscan,
-            Gatherv,
-            Scatterv,
-            Alltoallv,
-        ]
-    };
-
     #[inline]
     pub fn from_number(number: u8) -> Option<Act> {
         Act::ALL.get(usize::from(number)).copied()
