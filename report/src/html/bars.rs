@@ -4,14 +4,10 @@
 use std::fmt::Write;
 
 use super::{
-    plot::{WIDE, coordinate, escape},
+    plot::{coordinate, escape},
+    rows::Rows,
     scale::{Scale, Unit, time},
 };
-
-const LEFT: f64 = 108.0;
-const RIGHT: f64 = 22.0;
-const TOP: f64 = 30.0;
-const BOTTOM: f64 = 44.0;
 
 /// Colours of the classes, in the order of [`study::states::CLASSES`].
 const CLASSES: [(&str, &str); 4] = [
@@ -51,81 +47,45 @@ pub(super) fn draw(id: &str, label: &str, rows: &[Row]) -> Option<(String, f64)>
     }
     let each = rows.iter().map(|row| row.bars.len()).max().unwrap_or(1).max(1) as f64;
     let high = (360.0 / rows.len() as f64).clamp(7.0 * each + 4.0, 14.0 * each + 6.0);
-    let (width, height) = (WIDE - LEFT - RIGHT, high * rows.len() as f64);
-    let (right, bottom) = (LEFT + width, TOP + height);
-    let x = Scale::linear(0.0, longest * 1.02, Unit::Nanoseconds);
-    let at = |ns: f64| LEFT + x.place(ns) * width;
-    let (mut grid, mut ticks, mut labels, mut marks) =
-        (String::new(), String::new(), String::new(), String::new());
-    for tick in x.ticks((width / 80.0) as usize) {
-        let at = coordinate(at(tick));
-        let _ = write!(grid, r#"<path d="M{at} {TOP}V{}"/>"#, coordinate(bottom));
-        let text = escape(&Unit::Nanoseconds.write(tick));
-        let y = coordinate(bottom + 20.0);
-        let _ = write!(ticks, r#"<text class="tx" x="{at}" y="{y}">{text}</text>"#);
-    }
+    let figure = Rows {
+        id,
+        label,
+        title: "waiting",
+        x: Scale::linear(0.0, longest * 1.02, Unit::Nanoseconds),
+        tick: 80.0,
+        left: 108.0,
+        top: 30.0,
+        high,
+        rows: rows.len(),
+    };
     // As many labels as are readable.
     let every = (12.0 / high).ceil().max(1.0) as usize;
+    let mut marks = String::new();
     for (index, row) in rows.iter().enumerate() {
-        let y = TOP + index as f64 * high;
-        if index % every == 0 {
-            let (x, y) = (LEFT - 8.0, coordinate(y + high / 2.0 + 4.0));
-            let text = escape(&row.label);
-            let _ = write!(labels, r#"<text class="ty" x="{x}" y="{y}">{text}</text>"#);
-        }
+        let y = figure.y(index);
         let thick = (high - 4.0) / row.bars.len().max(1) as f64;
         for (place, bar) in row.bars.iter().enumerate() {
-            draw_bar(&mut marks, row, bar, (y + 2.0 + place as f64 * thick, thick - 1.0), &at);
+            let y = y + 2.0 + place as f64 * thick;
+            draw_bar(&mut marks, row, bar, (y, thick - 1.0), &figure);
         }
     }
-    let figure = format!(
-        concat!(
-            r#"<svg class="plot" id="{id}" viewBox="0 0 {w} {h}" role="img" aria-label="{label}" "#,
-            r#"data-x="{dx}" data-y="lin 0 1 plain" data-box="{left} {top} {width} {height}" data-zoom="x">"#,
-            r#"<clipPath id="{id}-clip"><rect x="{left}" y="{top}" width="{width}" height="{height}"/></clipPath>"#,
-            r#"<g class="grid">{grid}</g><g class="ticks">{ticks}</g>{labels}"#,
-            r#"<text class="title tx" x="{middle}" y="{below}">waiting</text>"#,
-            r#"<g clip-path="url(#{id}-clip)"><g class="marks">{marks}</g></g>"#,
-            r#"<path class="frame" d="M{left} {top}V{bottom}H{right}"/>"#,
-            r#"<g class="key" transform="translate({left} 16)">{legend}</g></svg>"#
-        ),
-        id = id,
-        label = escape(label),
-        w = WIDE,
-        h = coordinate(bottom + BOTTOM),
-        dx = x.data(),
-        left = LEFT,
-        top = TOP,
-        width = width,
-        height = coordinate(height),
-        grid = grid,
-        ticks = ticks,
-        labels = labels,
-        middle = coordinate(LEFT + width / 2.0),
-        below = coordinate(bottom + BOTTOM - 8.0),
-        marks = marks,
-        bottom = coordinate(bottom),
-        right = right,
-        legend = legend(rows),
-    );
-    Some((figure, bottom + BOTTOM))
+    let label = |(index, row): (usize, &Row)| match index % every {
+        0 => row.label.clone(),
+        _ => String::new(),
+    };
+    let labels: Vec<String> = rows.iter().enumerate().map(label).collect();
+    Some((figure.draw(&labels, &marks, &legend(rows)), figure.height()))
 }
 
-fn draw_bar(
-    marks: &mut String,
-    row: &Row,
-    bar: &Bar,
-    (y, thick): (f64, f64),
-    at: &impl Fn(f64) -> f64,
-) {
+fn draw_bar(marks: &mut String, row: &Row, bar: &Bar, (y, thick): (f64, f64), figure: &Rows<'_>) {
     let of = if bar.name.is_empty() { String::new() } else { format!(" {}", bar.name) };
     let rect = |class: &str, tip: &str, (from, to): (f64, f64), (y, thick): (f64, f64)| {
         format!(
             r#"<rect class="{class}" data-tip="{}" x="{}" y="{}" width="{}" height="{}"/>"#,
             escape(tip),
-            coordinate(at(from)),
+            coordinate(figure.at(from)),
             coordinate(y),
-            coordinate(at(to) - at(from)),
+            coordinate(figure.at(to) - figure.at(from)),
             coordinate(thick.max(0.5)),
         )
     };

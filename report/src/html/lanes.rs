@@ -6,14 +6,13 @@ use std::fmt::Write;
 use program::{Timeline, TimelineLane};
 use study::traced::{DrawnHit, DrawnSegment};
 
-use super::plot::{WIDE, coordinate, escape};
-use super::scale::{Scale, Unit, time};
+use super::{
+    plot::{coordinate, escape},
+    rows::Rows,
+    scale::{Scale, Unit, time},
+};
 use crate::traced::source_on;
 
-const LEFT: f64 = 76.0;
-const RIGHT: f64 = 22.0;
-const TOP: f64 = 12.0;
-const BOTTOM: f64 = 44.0;
 /// Steps in which a share is drawn.
 const STEPS: u64 = 20;
 
@@ -138,27 +137,20 @@ pub(super) fn draw(timeline: &Timeline, marked: Option<&Marks<'_>>) -> String {
     let lanes = &timeline.lanes;
     let parts = lanes.iter().map(|lane| lane.waiting_ns.len()).max().unwrap_or(1).max(1);
     let high = (400.0 / lanes.len().max(1) as f64).clamp(14.0, 44.0);
-    let (width, height) = (WIDE - LEFT - RIGHT, high * lanes.len() as f64);
-    let (right, bottom) = (LEFT + width, TOP + height);
     let seconds = parts as f64 * timeline.part_ns as f64 / 1e9;
-    let x = Scale::linear(0.0, seconds, Unit::Seconds);
-    let (mut grid, mut ticks, mut marks, mut labels) =
-        (String::new(), String::new(), String::new(), String::new());
-    for tick in x.ticks((width / 62.0) as usize) {
-        let at = coordinate(LEFT + x.place(tick) * width);
-        let _ = write!(grid, r#"<path d="M{at} {TOP}V{bottom}"/>"#);
-        let text = Unit::Seconds.write(tick);
-        let _ = write!(ticks, r#"<text class="tx" x="{at}" y="{}">{text}</text>"#, bottom + 20.0);
-    }
+    let figure = Rows {
+        id: "timeline",
+        label: "What each rank did over time",
+        title: "time since the start of the run",
+        x: Scale::linear(0.0, seconds, Unit::Seconds),
+        tick: 62.0,
+        left: 76.0,
+        top: 12.0,
+        high,
+        rows: lanes.len(),
+    };
+    let mut marks = String::new();
     for (index, lane) in lanes.iter().enumerate() {
-        let y = TOP + index as f64 * high;
-        let _ = write!(
-            labels,
-            r#"<text class="ty" x="{}" y="{}">rank {}</text>"#,
-            LEFT - 8.0,
-            coordinate(y + high / 2.0 + 4.0),
-            lane.rank
-        );
         let whole = lane.end_ns.saturating_sub(lane.begin_ns) as f64 * f64::from(lane.threads);
         let said = |name: &str, ns: f64| {
             let share = Unit::Share.write(ns / whole.max(1.0));
@@ -173,9 +165,9 @@ pub(super) fn draw(timeline: &Timeline, marked: Option<&Marks<'_>>) -> String {
                 r#"<g transform="translate({left} {y}) scale({across:e} {down:e})">"#,
                 r#"<path class="lane" data-tip="{tip}" d="M{begin} 0h{long}v{steps}h-{long}z"/>"#
             ),
-            left = LEFT,
-            y = coordinate(y + 1.0),
-            across = width / parts as f64,
+            left = figure.left,
+            y = coordinate(figure.y(index) + 1.0),
+            across = figure.width() / parts as f64,
             down = (high - 2.0) / STEPS as f64,
             tip = said("outside of MPI", outside),
             begin = begin,
@@ -194,33 +186,8 @@ pub(super) fn draw(timeline: &Timeline, marked: Option<&Marks<'_>>) -> String {
         }
         marks.push_str("</g>");
     }
-    format!(
-        concat!(
-            r#"<svg class="plot" id="timeline" viewBox="0 0 {w} {h}" role="img" "#,
-            r#"aria-label="What each rank did over time" data-x="{dx}" data-y="lin 0 1 plain" "#,
-            r#"data-box="{left} {top} {width} {height}" data-zoom="x"><clipPath id="timeline-clip">"#,
-            r#"<rect x="{left}" y="{top}" width="{width}" height="{height}"/></clipPath>"#,
-            r#"<g class="grid">{grid}</g><g class="ticks">{ticks}</g>{labels}"#,
-            r#"<text class="title tx" x="{middle}" y="{below}">time since the start of the run</text>"#,
-            r#"<g clip-path="url(#timeline-clip)"><g class="marks">{marks}</g></g>"#,
-            r#"<path class="frame" d="M{left} {top}V{bottom}H{right}"/></svg>"#
-        ),
-        w = WIDE,
-        h = coordinate(bottom + BOTTOM),
-        dx = x.data(),
-        left = LEFT,
-        top = TOP,
-        width = width,
-        height = coordinate(height),
-        grid = grid,
-        ticks = ticks,
-        labels = labels,
-        middle = coordinate(LEFT + width / 2.0),
-        below = coordinate(bottom + BOTTOM - 8.0),
-        marks = marks,
-        bottom = coordinate(bottom),
-        right = right,
-    )
+    let labels: Vec<String> = lanes.iter().map(|lane| format!("rank {}", lane.rank)).collect();
+    figure.draw(&labels, &marks, "")
 }
 
 #[cfg(test)]

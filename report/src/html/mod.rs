@@ -7,6 +7,7 @@
 
 mod actions;
 mod bars;
+mod boxplot;
 mod commands;
 pub(crate) mod diff;
 pub(crate) mod dist;
@@ -20,6 +21,7 @@ mod plot;
 mod processes;
 pub(crate) mod profile;
 mod projection;
+mod rows;
 mod scale;
 mod scatter;
 mod shapes;

@@ -7,8 +7,9 @@ use study::{
 };
 
 use super::{
+    boxplot,
     plot::{HALF, Margins, Plot, WIDE, coordinate, escape},
-    scale::{Scale, Unit, ranks, short, time},
+    scale::{Scale, US, Unit, ranks, us},
 };
 use crate::{
     slowdown::knee_place,
@@ -27,8 +28,6 @@ pub(super) fn with_short_names(projection: &Projection) -> Projection {
     }
     short
 }
-
-const US: f64 = 1e3;
 
 /// How much longer the job takes than on silent nodes, with all noise and without what the first action
 /// removes.
@@ -101,47 +100,9 @@ pub(super) fn boxes(projection: &Projection) -> Option<String> {
     let half = (spacing * 0.28).clamp(2.0, 18.0);
     for point in points {
         let x = plot.at_x(point.ranks as f64);
-        let y = |us: f64| coordinate(plot.at_y(us * US));
-        let (l, r, c) = (coordinate(x - half), coordinate(x + half), coordinate(x));
-        let tip = format!(
-            "{} ranks, {} runs: median {} (95 %: {} to {}), quartiles {} and {}, longest {}; \
-             noiseless {}; slowdown {}×",
-            ranks(point.ranks),
-            point.runs,
-            us(point.median_us),
-            us(point.median_ci95_us[0]),
-            us(point.median_ci95_us[1]),
-            us(point.q25_us),
-            us(point.q75_us),
-            us(point.max_us),
-            us(point.noiseless_us),
-            short(point.slowdown_median)
-        );
-        let mark = format!(
-            concat!(
-                r#"<g class="box" data-tip="{tip}"><title>{tip}</title>"#,
-                r#"<path class="whisker" d="M{c} {low}V{q25}M{c} {q75}V{high}M{l} {low}H{r}M{l} {high}H{r}"/>"#,
-                r#"<path class="body" d="M{l} {q25}H{r}V{q75}H{l}z"/><path class="median" d="M{l} {mid}H{r}"/>"#,
-                r#"<path class="max" d="M{c} {max}h0"/></g>"#
-            ),
-            tip = escape(&tip),
-            l = l,
-            r = r,
-            c = c,
-            low = y(point.whiskers_us[0]),
-            high = y(point.whiskers_us[1]),
-            q25 = y(point.q25_us),
-            q75 = y(point.q75_us),
-            mid = y(point.median_us),
-            max = y(point.max_us),
-        );
-        plot.mark(&mark);
+        boxplot::one(&mut plot, point, None, x, half);
     }
     Some(plot.finish())
-}
-
-pub(super) fn us(us: f64) -> String {
-    time(us * US)
 }
 
 /// Median slowdown over ranks, with all noise and without the largest sources.

@@ -62,6 +62,14 @@ pub(super) fn short(value: f64) -> String {
     }
 }
 
+/// A microsecond in ns, the unit of the axes.
+pub(super) const US: f64 = 1e3;
+
+/// Microseconds as text.
+pub(super) fn us(us: f64) -> String {
+    time(us * US)
+}
+
 /// A duration in its shortest form.
 pub(super) fn time(ns: f64) -> String {
     let (scale, unit) = match ns.abs() {

@@ -11,7 +11,7 @@ use trace::{Manifest, Mode};
 use super::{
     legend::Key,
     projection,
-    scale::{ranks, short, time},
+    scale::{ranks, short, time, us},
 };
 use crate::headline::{label, outside_label_with_evidence};
 use crate::slowdown::{NO_KNEE, knee_sentence};
@@ -363,11 +363,11 @@ pub(super) fn projected(projection: &Projection) -> Projected {
         vec![
             ranks(p.ranks),
             p.runs.to_string(),
-            projection::us(p.noiseless_us),
-            projection::us(p.q25_us),
-            projection::us(p.median_us),
-            projection::us(p.q75_us),
-            projection::us(p.max_us),
+            us(p.noiseless_us),
+            us(p.q25_us),
+            us(p.median_us),
+            us(p.q75_us),
+            us(p.max_us),
             format!("{}×", short(p.slowdown_median)),
         ]
     };

@@ -7,10 +7,10 @@ use study::{
 
 use super::{
     super::{
+        boxplot,
         legend::Key,
-        plot::{Plot, WIDE, coordinate, escape},
-        projection::us,
-        scale::{Scale, Unit, ranks, short},
+        plot::{Plot, WIDE},
+        scale::{Scale, US, Unit, ranks, short, us},
         tables::NAME,
     },
     COLOURS, Figure, HEIGHT, IDS, Pictures, key, noise, with_legend,
@@ -19,8 +19,6 @@ use crate::{
     slowdown::{NO_KNEE, knee_sentence},
     words::{capital, cut},
 };
-
-const US: f64 = 1e3;
 
 /// The figures of a sweep.
 #[must_use]
@@ -180,7 +178,8 @@ fn draw(sweep: &Sweep, panel: &[&Series], id: &'static str, named: bool) -> Opti
     for (number, (series, key)) in panel.iter().zip(&keys).enumerate() {
         let shift = (number as f64 - (panel.len() as f64 - 1.0) / 2.0) * slot;
         for point in of(sweep, series) {
-            one(&mut plot, point, key, shift, slot * 0.4);
+            let x = plot.at_x(point.ranks as f64) + shift;
+            boxplot::one(&mut plot, point, Some(key), x, slot * 0.4);
         }
     }
     let caption = format!(
@@ -189,49 +188,6 @@ fn draw(sweep: &Sweep, panel: &[&Series], id: &'static str, named: bool) -> Opti
         if panel.len() > 1 { " Series are drawn side by side at each rank count." } else { "" }
     );
     Some(Figure { svg: plot.finish(), size: (WIDE, height), caption })
-}
-
-fn one(plot: &mut Plot, point: &Point, key: &Key, shift: f64, half: f64) {
-    let x = plot.at_x(point.ranks as f64) + shift;
-    let y = |us: f64| coordinate(plot.at_y(us * US));
-    let (l, r, c) = (coordinate(x - half), coordinate(x + half), coordinate(x));
-    let tip = format!(
-        "{}: {} ranks, {} runs: median {} (95 %: {} to {}), quartiles {} and {}, longest {}; noiseless \
-         {}; slowdown {}×",
-        key.name,
-        ranks(point.ranks),
-        point.runs,
-        us(point.median_us),
-        us(point.median_ci95_us[0]),
-        us(point.median_ci95_us[1]),
-        us(point.q25_us),
-        us(point.q75_us),
-        us(point.max_us),
-        us(point.noiseless_us),
-        short(point.slowdown_median)
-    );
-    let outliers: String =
-        point.outliers_us.iter().map(|&outlier| format!("M{c} {}h0", y(outlier))).collect();
-    let mark = format!(
-        concat!(
-            r#"<g class="box" data-tip="{tip}"><title>{tip}</title>"#,
-            r#"<path class="whisker {class}" d="M{c} {low}V{q25}M{c} {q75}V{high}M{l} {low}H{r}M{l} {high}H{r}"/>"#,
-            r#"<path class="body {class}" d="M{l} {q25}H{r}V{q75}H{l}z"/><path class="median {class}" d="M{l} {mid}H{r}"/>"#,
-            r#"<path class="outliers {class}" d="{outliers}"/></g>"#
-        ),
-        class = key.class,
-        tip = escape(&tip),
-        l = l,
-        r = r,
-        c = c,
-        low = y(point.whiskers_us[0]),
-        high = y(point.whiskers_us[1]),
-        q25 = y(point.q25_us),
-        q75 = y(point.q75_us),
-        mid = y(point.median_us),
-        outliers = outliers,
-    );
-    plot.mark(&mark);
 }
 
 #[cfg(test)]

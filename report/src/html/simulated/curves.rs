@@ -7,8 +7,7 @@ use super::{
     super::{
         legend::Key,
         plot::{Plot, WIDE},
-        projection::us,
-        scale::{Scale, Unit, ranks, short},
+        scale::{Scale, Unit, ranks, short, us},
     },
     Figure, HEIGHT, Pictures, curve, key, noise,
 };

@@ -10,8 +10,7 @@ use super::{
     super::{
         bars::{self, Bar, Row},
         plot::WIDE,
-        projection::us,
-        scale::{ranks, time},
+        scale::{ranks, time, us},
         tables::{NAME, ROWS, limited, micro},
     },
     Figure, Pictures, Section,
