@@ -423,6 +423,32 @@ impl Rank {
     }
 }
 
+/// A call of a rank in the making.
+#[derive(Clone, Copy)]
+struct At<'a> {
+    rank: u32,
+    item: &'a MadeItem,
+    /// Of item and slot.
+    number: (u32, u32),
+    slot: &'a Made,
+    /// Of the loop variable.
+    value: u32,
+}
+
+impl<'a> At<'a> {
+    /// What a rank of the largest trace did that stands for this one: the rank with the same number, counted around,
+    /// if it made the call.
+    fn sample(self) -> Option<&'a Sample> {
+        let nearest = |(place, known): (usize, &u32)| (known.abs_diff(self.value), place);
+        let (_, iteration) = self.item.values.iter().enumerate().map(nearest).min()?;
+        let samples = self.slot.samples.get(iteration)?;
+        // Sorted by rank.
+        let own = samples.last()?.rank + 1;
+        let same = samples.binary_search_by_key(&(self.rank % own), |sample| sample.rank);
+        samples.get(same.unwrap_or(self.rank as usize % samples.len()))
+    }
+}
+
 impl Making<'_> {
     fn tape(&mut self, rank: u32) -> Tape {
         let mut own = Rank {
@@ -435,7 +461,8 @@ impl Making<'_> {
         for (number, item) in (0..).zip(&model.items) {
             for &value in values.get(&item.trip).map_or(&[][..], Vec::as_slice) {
                 for (place, slot) in (0..).zip(&item.slots) {
-                    self.call(rank, &mut own, item, (number, place), slot, value);
+                    let at = At { rank, item, number: (number, place), slot, value };
+                    self.call(at, &mut own);
                 }
             }
         }
@@ -448,19 +475,11 @@ impl Making<'_> {
         own.tape
     }
 
-    fn call(
-        &mut self,
-        rank: u32,
-        own: &mut Rank,
-        item: &MadeItem,
-        number: (u32, u32),
-        slot: &Made,
-        value: u32,
-    ) {
-        match &slot.kind {
+    fn call(&mut self, at: At<'_>, own: &mut Rank) {
+        match &at.slot.kind {
             Kind::Wait { of, among } => {
                 let Some(request) = own.open.get(of).copied() else { return };
-                self.compute(rank, own, item, slot, value);
+                self.compute(at, own);
                 let others = among.iter().filter_map(|other| own.open.get(other));
                 let others: Vec<u32> = others.copied().filter(|other| *other != request).collect();
                 own.open.remove(of);
@@ -478,52 +497,43 @@ impl Making<'_> {
                 own.tape.steps.push(Step::Choose { first, count, test, ps: 0 });
             }
             Kind::Region { shape, function } => {
-                if function.of(&self.place, rank, value) == Wants::Absent {
+                if function.of(&self.place, at.rank, at.value) == Wants::Absent {
                     return;
                 }
-                self.compute(rank, own, item, slot, value);
+                self.compute(at, own);
                 if let Shape::Region { begins, region } = *shape {
                     let step = if begins { Step::Begin { region } } else { Step::End { region } };
                     own.tape.steps.push(step);
                 }
             }
             Kind::Message { shape, function, tag, .. } => {
-                let pattern = self.model.chosen.get(&slot.class);
-                let chosen = pattern.and_then(|list| list.get(slot.before % list.len().max(1)));
-                let wants = chosen.unwrap_or(function).of(&self.place, rank, value);
-                self.message(rank, own, item, number, slot, value, (*shape, *tag, wants));
+                let pattern = self.model.chosen.get(&at.slot.class);
+                let chosen = pattern.and_then(|list| list.get(at.slot.before % list.len().max(1)));
+                let wants = chosen.unwrap_or(function).of(&self.place, at.rank, at.value);
+                self.message(at, own, *shape, *tag, wants);
             }
             Kind::Collective { shape, together, root } => {
-                self.collective(rank, own, item, number, slot, value, (*shape, *together, *root));
+                self.collective(at, own, *shape, *together, *root);
             }
         }
     }
 
-    #[allow(clippy::too_many_arguments)]
-    fn message(
-        &mut self,
-        rank: u32,
-        own: &mut Rank,
-        item: &MadeItem,
-        number: (u32, u32),
-        slot: &Made,
-        value: u32,
-        (shape, tag, wants): (Shape, Tag, Wants),
-    ) {
+    fn message(&mut self, at: At<'_>, own: &mut Rank, shape: Shape, tag: Tag, wants: Wants) {
         let Shape::Message { sends, starts, mpi, .. } = shape else { return };
         let peer = match wants {
             Wants::Absent => return,
-            Wants::Null => return self.compute(rank, own, item, slot, value),
+            Wants::Null => return self.compute(at, own),
             Wants::Any => NONE,
             Wants::Rank(peer) => peer,
         };
-        self.compute(rank, own, item, slot, value);
-        let tag = tag.of(rank, if peer == NONE { 0 } else { peer }, item.trip.round(value));
+        self.compute(at, own);
+        let tag =
+            tag.of(at.rank, if peer == NONE { 0 } else { peer }, at.item.trip.round(at.value));
         let next = self.channels.len() as u32;
         let channel = tag.map_or(NONE, |tag| *self.channels.entry(tag).or_insert(next));
-        let sample = sample(item, slot, value, rank);
-        let bytes = self.bytes(slot, sample, value);
-        let request = own.request(starts, number);
+        let sample = at.sample();
+        let bytes = self.bytes(at, sample);
+        let request = own.request(starts, at.number);
         own.tape.steps.push(match sends {
             true => Step::Send { to: peer, channel, bytes, request, mpi },
             false => Step::Receive { from: peer, channel, bytes, request, mpi },
@@ -533,36 +543,33 @@ impl Making<'_> {
         }
     }
 
-    #[allow(clippy::too_many_arguments)]
     fn collective(
         &mut self,
-        rank: u32,
+        at: At<'_>,
         own: &mut Rank,
-        item: &MadeItem,
-        number: (u32, u32),
-        slot: &Made,
-        value: u32,
-        (shape, together, root): (Shape, Together, Root),
+        shape: Shape,
+        together: Together,
+        root: Root,
     ) {
         let Shape::Collective { starts, mpi, .. } = shape else { return };
-        let group = self.group(together, rank);
+        let group = self.group(together, at.rank);
         let Some(members) = self.groups.get(group as usize).map(|group| &group.members) else {
             return;
         };
         let size = members.len() as u32;
-        let Ok(place) = members.binary_search(&rank) else { return };
+        let Ok(place) = members.binary_search(&at.rank) else { return };
         if size < 2 {
             return;
         }
-        self.compute(rank, own, item, slot, value);
-        let Some(sample) = sample(item, slot, value, rank) else { return };
+        self.compute(at, own);
+        let Some(sample) = at.sample() else { return };
         let Some(operation) = sample.operation.as_deref() else { return };
         let root = match root {
             Root::Is(root) => root.min(size - 1),
             Root::Last => size - 1,
         };
-        let bytes = self.bytes(slot, Some(sample), value);
-        let ratio = match slot.bytes {
+        let bytes = self.bytes(at, Some(sample));
+        let ratio = match at.slot.bytes {
             Bytes::Exact { law, .. } | Bytes::Sampled { law } => {
                 law.ratio(self.model.own, self.place.ranks)
             }
@@ -591,7 +598,7 @@ impl Making<'_> {
                 Operation::Messages { to: all(to), from: all(from), reach: Reach::All }
             }
             Operation::Messages { .. } => {
-                let all = self.place.neighbours(rank);
+                let all = self.place.neighbours(at.rank);
                 let list: Vec<(u32, u64)> = all.into_iter().map(|peer| (peer, bytes)).collect();
                 Operation::Messages { to: list.clone(), from: list, reach: Reach::Neighbours }
             }
@@ -601,7 +608,7 @@ impl Making<'_> {
         let channel = Shared::of_collective(group, *sequence);
         let call = own.tape.calls.len() as u32;
         own.tape.calls.push(Call { operation, group, rank: place as u32, channel, mpi });
-        let request = own.request(starts, number);
+        let request = own.request(starts, at.number);
         own.tape.steps.push(Step::Collective { call, request });
     }
 
@@ -629,9 +636,9 @@ impl Making<'_> {
         group
     }
 
-    fn compute(&self, rank: u32, own: &mut Rank, item: &MadeItem, slot: &Made, value: u32) {
-        let Some(sample) = sample(item, slot, value, rank) else { return };
-        let law = self.model.compute.get(&slot.class).copied().unwrap_or(Law::Constant);
+    fn compute(&self, at: At<'_>, own: &mut Rank) {
+        let Some(sample) = at.sample() else { return };
+        let law = self.model.compute.get(&at.slot.class).copied().unwrap_or(Law::Constant);
         let ratio = law.ratio(self.model.own, self.place.ranks);
         let ps = whole_ns(sample.compute_ps as f64 * ratio);
         if ps > 0 {
@@ -639,11 +646,11 @@ impl Making<'_> {
         }
     }
 
-    fn bytes(&self, slot: &Made, sample: Option<&Sample>, value: u32) -> u64 {
+    fn bytes(&self, at: At<'_>, sample: Option<&Sample>) -> u64 {
         let ranks = self.place.ranks;
-        match slot.bytes {
+        match at.slot.bytes {
             Bytes::Exact { factor, law, power, .. } => {
-                (factor * law.at(ranks) * f64::from(value.max(1)).powi(power)).round() as u64
+                (factor * law.at(ranks) * f64::from(at.value.max(1)).powi(power)).round() as u64
             }
             Bytes::Sampled { law } => {
                 let bytes = sample.map_or(0, |sample| sample.bytes);
@@ -692,16 +699,4 @@ fn borrow(items: &mut [MadeItem], classes: &mut [(u32, Known)]) {
     {
         known.bytes = law(known.bytes);
     }
-}
-
-/// What a rank of the largest trace did that stands for this one: the rank with the same number, counted around, if
-/// it made the call.
-fn sample<'a>(item: &MadeItem, slot: &'a Made, value: u32, rank: u32) -> Option<&'a Sample> {
-    let nearest = |(place, known): (usize, &u32)| (known.abs_diff(value), place);
-    let (_, iteration) = item.values.iter().enumerate().map(nearest).min()?;
-    let samples = slot.samples.get(iteration)?;
-    // Sorted by rank.
-    let own = samples.last()?.rank + 1;
-    let same = samples.binary_search_by_key(&(rank % own), |sample| sample.rank);
-    samples.get(same.unwrap_or(rank as usize % samples.len()))
 }
