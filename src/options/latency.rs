@@ -34,6 +34,9 @@ enum RuleName {
     Scale,
     /// Add the differences of two half round trips from the median, which vary as a message does
     HalfRoundTrip,
+    /// One of two messages has the difference from the median, as exchanges of `detour mpi latency` do: what
+    /// delays a rank is in the times of both ends
+    Exchange,
 }
 
 impl Options {
@@ -42,6 +45,7 @@ impl Options {
             RuleName::Add => Rule::Add,
             RuleName::Scale => Rule::Scale,
             RuleName::HalfRoundTrip => Rule::HalfRoundTrip,
+            RuleName::Exchange => Rule::Exchange,
         };
         let file = self.latency.clone()?;
         Some(Request { file, rule, order: self.latency_order })

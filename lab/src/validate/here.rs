@@ -250,7 +250,7 @@ impl<'a> Here<'a> {
         command.args(["--quiet", "simulate", "collective", "--op", op, "--after-barrier"]);
         command.args(["--algorithm", "dissemination", "--size", "8", "--ranks", "2", "--json"]);
         command.args(["--runs", &runs.to_string(), "--net", &net, "--repeat-trace"]);
-        command.args(["--ranks-per-node", "2", "--latency-rule", "half-round-trip"]);
+        command.args(["--ranks-per-node", "2", "--latency-rule", "exchange"]);
         command.arg("--latency").arg(&self.latencies).arg("--noise").arg(noise);
         exec::output(command.arg("--times").arg(&out))?;
         Ok(figures(&super::times(&out)?))

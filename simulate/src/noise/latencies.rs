@@ -12,8 +12,8 @@ use super::{draw, key};
 pub enum LatencyError {
     #[error("no latencies to draw from")]
     Empty,
-    #[error("{0} latencies are too many (at most 2^31); use a sample of them")]
-    TooMany(usize),
+    #[error("{count} latencies are too many (at most {most}); use a sample of them")]
+    TooMany { count: usize, most: usize },
     #[error("a latency of {ps} ps is out of range (0 to 1 hour)")]
     OutOfRange { ps: i64 },
     #[error("the median latency is 0: deviations cannot be scaled by it; add them instead")]
@@ -36,6 +36,9 @@ pub enum Rule {
     /// L plus the differences of two of them from the median, whose variance is that of one message. A spike, beyond
     /// three medians, is rare enough to be that of one message, and stays alone.
     HalfRoundTrip,
+    /// The measured ones are exchanges: two messages at the same time, and whatever delays one of the two ranks is
+    /// in the time of both. So one of the messages has the difference from the median, and the other one has none.
+    Exchange,
 }
 
 impl Rule {
@@ -45,6 +48,7 @@ impl Rule {
             Rule::Add => "add",
             Rule::Scale => "scale",
             Rule::HalfRoundTrip => "half-round-trip",
+            Rule::Exchange => "exchange",
         }
     }
 }
@@ -128,8 +132,9 @@ impl Latencies {
         rule: Rule,
         order: Order,
     ) -> Result<Latencies, LatencyError> {
-        if measured.len() > 1 << 31 {
-            return Err(LatencyError::TooMany(measured.len()));
+        let most = if rule == Rule::Exchange { 1 << 30 } else { 1 << 31 };
+        if measured.len() > most {
+            return Err(LatencyError::TooMany { count: measured.len(), most });
         }
         if let Some(&ps) = measured.iter().find(|ps| !(0..=LONGEST).contains(*ps)) {
             return Err(LatencyError::OutOfRange { ps });
@@ -142,7 +147,7 @@ impl Latencies {
         let apart = if order == Order::Random { measured.len() / 2 } else { 1 };
         let others = measured.iter().cycle().skip(apart);
         let deviation = |(&ps, &other): (&i64, &i64)| match rule {
-            Rule::Add => (ps - median).max(-latency),
+            Rule::Add | Rule::Exchange => (ps - median).max(-latency),
             Rule::Scale => (latency as f64 * (ps as f64 / median as f64)).round() as i64 - latency,
             Rule::HalfRoundTrip => {
                 let usual = |ps: i64| ps <= SPIKE * median;
@@ -150,7 +155,10 @@ impl Latencies {
                 (ps - median + second).max(-latency)
             }
         };
-        let deviations: Vec<i64> = measured.iter().zip(others).map(deviation).collect();
+        let mut deviations: Vec<i64> = measured.iter().zip(others).map(deviation).collect();
+        if rule == Rule::Exchange {
+            deviations = deviations.into_iter().flat_map(|deviation| [deviation, 0]).collect();
+        }
         let (mut least, mut most) = (i64::MAX, i64::MIN);
         for &deviation in &deviations {
             (least, most) = (least.min(deviation), most.max(deviation));
@@ -158,9 +166,10 @@ impl Latencies {
         if most > LONGEST {
             return Err(LatencyError::OutOfRange { ps: most });
         }
-        let above = deviations.iter().map(|deviation| deviation - least);
+        let count = deviations.len();
+        let above = deviations.into_iter().map(|deviation| deviation - least);
         let above = match u32::try_from(most - least) {
-            _ if order == Order::Random && measured.len() > FEW => {
+            _ if order == Order::Random && count > FEW => {
                 Above::Ranked(Ranked::new(above.collect()))
             }
             Ok(_) => Above::Little(above.map(|above| above as u32).collect()),
@@ -349,6 +358,27 @@ mod tests {
         assert!((0.97..1.03).contains(&ratio), "{ratio}");
         let ratio = drawn(Rule::Add) / messages;
         assert!((0.48..0.52).contains(&ratio), "{ratio}");
+    }
+
+    /// What delays a rank delays both ends of an exchange: the slower of two messages is late as often as an exchange
+    /// was.
+    #[test]
+    fn exchanges_are_late_as_often_as_measured() {
+        let exchanges: Vec<i64> =
+            (0..50_000).map(|at| if draw(3, at) % 50 == 0 { 9_000 } else { 1_000 }).collect();
+        let late = |rule| {
+            let all = Latencies::new(&exchanges, 5_000, rule, Order::Random).unwrap();
+            let noise = Noise::none().with_latencies(Some(all));
+            let is_late = |sender| of(&noise, 0, sender, 0) > 0;
+            let pairs = 100_000u64;
+            let late = (0..pairs).filter(|pair| is_late(2 * pair) || is_late(2 * pair + 1)).count();
+            late as f64 / pairs as f64
+        };
+        let measured = exchanges.iter().filter(|&&ps| ps > 1_000).count() as f64 / 50_000.0;
+        let ratio = late(Rule::Exchange) / measured;
+        assert!((0.93..1.07).contains(&ratio), "{ratio}");
+        let ratio = late(Rule::Add) / measured;
+        assert!((1.85..2.1).contains(&ratio), "{ratio}");
     }
 
     #[test]
