@@ -8,6 +8,7 @@ pub mod cluster;
 mod data;
 pub mod exec;
 pub mod fuzz;
+mod lammps;
 pub mod page;
 pub mod reliability;
 pub mod slurm;

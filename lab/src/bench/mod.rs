@@ -140,7 +140,7 @@ pub fn run(workspace: &Workspace, quick: bool, only: Option<&str>) -> Result<boo
     fs::create_dir_all(&scratch).with_context(|| cannot_create(&scratch))?;
     let bench = Bench { workspace, extent: if quick { &QUICK } else { &FULL }, scratch };
     let mut figures = Vec::new();
-    let measurements: [(&'static str, Measure); 23] = [
+    let measurements: [(&'static str, Measure); 24] = [
         ("the probe's loop", node::probe),
         ("noise added by recording", node::ticks),
         ("records from one CPU", node::rate),
@@ -164,6 +164,7 @@ pub fn run(workspace: &Workspace, quick: bool, only: Option<&str>) -> Result<boo
         ("distributions", samples::speed),
         ("calls of MPI programs", programs::calls),
         ("profiles of MPI programs", programs::report),
+        ("extrapolated MPI programs", programs::extrapolated),
     ];
     let wanted = |what: &str| only.is_none_or(|only| what.contains(only));
     for (what, measure) in measurements.into_iter().filter(|(what, _)| wanted(what)) {

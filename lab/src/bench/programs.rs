@@ -1,11 +1,17 @@
-//! MPI programs: what the collector adds to a call, and how fast a trace is reported.
+//! MPI programs: what the collector adds to a call, how fast a trace is reported, and how fast LAMMPS is
+//! extrapolated.
 
-use std::process::Stdio;
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Stdio,
+    time::Instant,
+};
 
 use anyhow::{Context, Result};
 
 use super::{Bench, Figure, number, skipped};
-use crate::exec;
+use crate::{exec, lammps};
 
 const COMPILER: &str = "mpicc.openmpi";
 
@@ -83,6 +89,83 @@ pub fn report(bench: &Bench) -> Result<Vec<Figure>> {
         ));
     }
     Ok(figures)
+}
+
+const LAUNCHER: &str = "mpirun.openmpi";
+const SETTING: [&str; 6] = ["--net", "alps", "--noise", "periodic:100Hz,20us", "--seed", "1"];
+
+/// LAMMPS on two ranks: one step on 2^20 ranks, and a list of questions on 4,096.
+pub fn extrapolated(bench: &Bench) -> Result<Vec<Figure>> {
+    const STEP: &str = "one time step of LAMMPS (2 ranks) on 2^20 ranks with noise, on 2 cores";
+    const QUESTIONS: &str = "30 questions of `--if auto` about LAMMPS (2 ranks) on 4,096 ranks, 20 paired runs, on 2 cores";
+    if !Path::new(lammps::PATH).exists() {
+        let why = "LAMMPS not installed";
+        return Ok(vec![skipped(STEP, "< 10 s", why), skipped(QUESTIONS, "< 60 s", why)]);
+    }
+    let full = bench.extent.repeats > 1;
+    // The start of a run has many collectives, so that a step is the difference of two runs.
+    let (few, more) = (traced(bench, 1)?, traced(bench, 11)?);
+    let power = if full { 20 } else { 16 };
+    let ranks = (1u64 << power).to_string();
+    let simulate = |dir: &Path, more: &[&str]| -> Result<(f64, serde_json::Value)> {
+        let mut command = bench.detour();
+        command
+            .args(["simulate", "app"])
+            .arg(dir)
+            .args(SETTING)
+            .args(more)
+            .args(["--json", "-j", "2"]);
+        let begin = Instant::now();
+        let found = exec::json(&mut command)?;
+        Ok((begin.elapsed().as_secs_f64(), found))
+    };
+    let once = ["--ranks", &ranks, "--runs", "1"];
+    let mut pairs = Vec::new();
+    for _ in 0..bench.extent.repeats {
+        pairs.push((simulate(&few, &once)?.0, simulate(&more, &once)?.0));
+    }
+    let start = pairs.iter().map(|(start, _)| *start).fold(f64::INFINITY, f64::min);
+    let step = pairs.iter().map(|(_, more)| *more).fold(f64::INFINITY, f64::min) - start;
+    let step = step / 10.0;
+    let scale = f64::from(1u32 << (20 - power));
+    let mut figures = vec![Figure::judged(
+        STEP,
+        "< 10 s",
+        format!(
+            "{:.2} s ({:.1} s with the start of the program, at 2^{power} ranks)",
+            step * scale,
+            start
+        ),
+        step * scale < 10.0,
+    )];
+    let dir = traced(bench, 100)?;
+    let (took, found) = simulate(&dir, &["--ranks", "4096", "--runs", "20", "--if", "auto"])?;
+    let asked = found["hypotheses"].as_array().map_or(0, Vec::len);
+    let each = took / asked.max(1) as f64;
+    figures.push(Figure::judged(
+        QUESTIONS,
+        "< 60 s",
+        format!("{:.1} s ({took:.1} s for {asked})", 30.0 * each),
+        asked > 0 && 30.0 * each < 60.0,
+    ));
+    Ok(figures)
+}
+
+/// The trace of a run of so many steps.
+fn traced(bench: &Bench, steps: u32) -> Result<PathBuf> {
+    let dir = bench.file(&format!("lammps-{steps}"));
+    let input = bench.file("melt");
+    let _ = fs::remove_dir_all(&dir);
+    fs::write(&input, lammps::melt(steps, 10)).context("cannot write the input of LAMMPS")?;
+    let mut command = exec::command(LAUNCHER, &bench.scratch);
+    command.args(["--allow-run-as-root", "--bind-to", "core", "-n", "2"]);
+    command
+        .arg(bench.workspace.binary("detour"))
+        .args(["--quiet", "mpi", "record", "-o"])
+        .arg(&dir);
+    command.args(["--", lammps::PATH, "-log", "none", "-screen", "none", "-in"]).arg(&input);
+    exec::run(command.stdout(Stdio::null()))?;
+    Ok(dir)
 }
 
 #[cfg(test)]

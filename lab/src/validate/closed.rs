@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{
     bench::{CpuTime, page::machine},
-    exec,
+    exec, lammps,
     workspace::Workspace,
 };
 
@@ -40,25 +40,6 @@ const BURN_US: &str = "5000";
 const NAME: &str = "fakemond";
 const MPIRUN: &str = "mpirun.openmpi";
 const COMPILER: &str = "mpicc.openmpi";
-
-/// Melting of a Lennard-Jones crystal.
-const MELT: &str = "\
-units lj
-atom_style atomic
-lattice fcc 0.8442
-region box block 0 10 0 10 0 10
-create_box 1 box
-create_atoms 1 box
-mass 1 1.0
-velocity all create 3.0 87287 loop geom
-pair_style lj/cut 2.5
-pair_coeff 1 1 1.0 1.0 2.5
-neighbor 0.3 bin
-neigh_modify every 20 delay 0 check no
-fix 1 all nve
-thermo 200
-run 3000
-";
 
 const HEAD: &str = "\
 ## Real programs, predicted and run
@@ -359,8 +340,8 @@ fn jobs(validate: &Validate) -> Result<(Vec<Job>, Vec<&'static str>)> {
     let mut compiler = exec::command(COMPILER, scratch);
     exec::run(compiler.args(["-O1", "steps.c", "-o", "steps"]))?;
     jobs.push(Job { name: "bulk-synchronous", line: "./steps 200 10000".to_owned(), looped: true });
-    if Path::new("/usr/bin/lmp").exists() {
-        write("melt", MELT)?;
+    if Path::new(lammps::PATH).exists() {
+        write("melt", &lammps::melt(3000, 200))?;
         jobs.push(Job { name: "LAMMPS", line: "lmp -log none -in melt".to_owned(), looped: true });
     } else {
         missing.push("LAMMPS");
