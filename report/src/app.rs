@@ -111,35 +111,46 @@ fn hypotheses(sweep: &Sweep, options: Options) -> String {
             of(|waits| waits.collective_s),
         ]
     };
-    let mut before = None;
-    for effect in &sweep.hypotheses {
+    let none = || "-".to_owned();
+    for effects in sweep.hypotheses.chunk_by(|a, b| a.ranks == b.ranks) {
+        let Some(Tried { ranks, waits_before, .. }) = effects.first() else { continue };
         let mut row = |what: &str, figures: [String; 3], waits: &Option<Waits>, runs: String| {
             let mut cells = vec![safe(what)];
             if several.len() > 1 {
-                cells.push(effect.ranks.to_string());
+                cells.push(ranks.to_string());
             }
             cells.extend(figures);
             cells.extend(waited(waits));
             cells.push(runs);
             text += &(layout.line(Tone::Plain, &cells) + "\n");
         };
-        if before != Some(effect.ranks) {
-            let point = sweep.points.iter().find(|point| point.ranks == effect.ranks);
-            let median = point.map_or("-".to_owned(), |point| precise(point.median_us * 1e3));
-            let none = || "-".to_owned();
-            row("unchanged", [none(), none(), median], &effect.waits_before, none());
-            before = Some(effect.ranks);
+        let point = sweep.points.iter().find(|point| point.ranks == *ranks);
+        let median = point.map_or_else(none, |point| precise(point.median_us * 1e3));
+        row("unchanged", [none(), none(), median], waits_before, none());
+        let (idle, rows): (Vec<&Tried>, Vec<&Tried>) =
+            effects.iter().partition(|effect| effect.changed_runs == 0);
+        let folds = idle.len() > MOST_IDLE;
+        let shown = if folds { rows } else { effects.iter().collect() };
+        for effect in shown {
+            let [low, high] = effect.gain_ci95_pct;
+            let figures = [
+                format!("{:.2} %", effect.gain_pct),
+                format!("{low:.2} to {high:.2} %"),
+                precise(effect.median_us * 1e3),
+            ];
+            row(&effect.text, figures, &effect.waits_after, effect.changed_runs.to_string());
         }
-        let [low, high] = effect.gain_ci95_pct;
-        let figures = [
-            format!("{:.2} %", effect.gain_pct),
-            format!("{low:.2} to {high:.2} %"),
-            precise(effect.median_us * 1e3),
-        ];
-        row(&effect.text, figures, &effect.waits_after, effect.changed_runs.to_string());
+        if folds {
+            let names: Vec<String> = idle.iter().map(|effect| safe(&effect.text)).collect();
+            let sentence = format!("{} changed no run: {}.", names.len(), names.join("; "));
+            text += &format!("{}\n", wrap(&sentence, options.style().width, "  "));
+        }
     }
     text + &instead(&sweep.hypotheses, options)
 }
+
+/// Hypotheses without any effect that have rows of their own; more are listed below the table.
+const MOST_IDLE: usize = 3;
 
 /// What is critical before and after each change, in words.
 fn instead(effects: &[Tried], options: Options) -> String {
