@@ -9,5 +9,6 @@ pub mod noise;
 pub mod placement;
 pub mod shard;
 pub mod skeleton;
+pub mod sweep;
 pub mod work;
 pub mod workload;

@@ -7,6 +7,7 @@ use clap::Args;
 use study::{
     shard::{self, Settings, Shard},
     shards::{self, Partial},
+    work::Work,
 };
 
 #[derive(Args)]
@@ -14,16 +15,24 @@ use study::{
 pub struct Options {
     /// Simulate only shard K of N of the runs (K = 1..N); `detour merge` merges the results
     #[arg(long, value_name = "K/N", value_parser = shard::parse)]
-    pub shard: Option<Shard>,
+    shard: Option<Shard>,
     /// File for the results of the shard [default: stdout]
     #[arg(short, long, value_name = "FILE", requires = "shard")]
     pub output: Option<PathBuf>,
 }
 
 impl Options {
-    pub fn write(&self, shard: Shard, settings: Settings, results: Partial) -> Result<()> {
+    /// If only a shard is to be simulated, does that, writes the results, and returns true.
+    pub fn run(
+        &self,
+        work: &super::work::Options,
+        quiet: bool,
+        simulate: impl FnOnce(&Work<'_>, Shard) -> Result<(Settings, Partial)>,
+    ) -> Result<bool> {
+        let Some(shard) = self.shard else { return Ok(false) };
+        let (settings, results) = work.run(quiet, |work| simulate(work, shard))?;
         shards::write(self.output.as_deref(), shard, settings, results)?;
         self.output.iter().for_each(|path| crate::output::say_written(path));
-        Ok(())
+        Ok(true)
     }
 }

@@ -14,6 +14,7 @@ use study::{
     job::parse_op,
     samples::Spec,
     shards::Partial,
+    work::Work,
 };
 
 use super::samples;
@@ -105,11 +106,11 @@ pub fn run(options: &Options, verbosity: Verbosity) -> Result<()> {
     ])?;
     figures.check(options.json)?;
     let request = options.request();
-    if let Some(shard) = options.share.shard {
-        let (partial, settings) = options.work.run(verbosity.quiet, |work| {
-            Ok((simulate_shard(&request, work, shard)?, request.settings(work)?))
-        })?;
-        return options.share.write(shard, settings, Partial::Alltoall(partial));
+    let shard = |work: &Work<'_>, shard| {
+        Ok((request.settings(work)?, Partial::Alltoall(simulate_shard(&request, work, shard)?)))
+    };
+    if options.share.run(&options.work, verbosity.quiet, shard)? {
+        return Ok(());
     }
     let alltoalls = options.work.run(verbosity.quiet, |work| simulate(&request, work))?;
     if let Some(path) = &options.hlog {

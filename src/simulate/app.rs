@@ -11,15 +11,12 @@ use study::{
     error::was_stopped,
     hypotheses, point,
     shards::Partial,
+    work::Work,
 };
 
 use crate::{
     Verbosity,
-    options::{
-        figures, latency,
-        network::{self, RendezvousName},
-        noise, shard, work,
-    },
+    options::{figures, network, shard, sweep, work},
     output, units,
 };
 
@@ -70,25 +67,11 @@ pub struct Options {
     /// L=..,o=..,g=..,G=..,O=..,S=.. (os=.. and or=.. for an o of sender and receiver)
     #[arg(long, default_value = study::workload::NET, value_parser = network::parse)]
     net: Params,
-    /// Network between ranks of one node, as for --net; requires --ranks-per-node [default: the same]
-    #[arg(long, value_name = "NET", value_parser = network::parse, requires = "ranks_per_node")]
-    net_local: Option<Params>,
-    /// Rendezvous protocol for messages larger than S bytes
-    #[arg(long, value_enum, default_value_t)]
-    rendezvous: RendezvousName,
-    /// Speed up the network by these factors (scales L, g and G, not o); one series per factor
-    #[arg(long, value_name = "FACTOR", value_delimiter = ',', default_value = "1")]
-    net_scale: Vec<f64>,
     #[command(flatten)]
-    latency: latency::Options,
-    /// Repeat each series with co-scheduled noise: all ranks see the same detours at the same time
-    #[arg(long, conflicts_with_all = ["coscheduled", "synchronised"])]
-    with_coscheduled: bool,
+    sweep: sweep::Options,
     /// Break down the critical path, and attribute its noise to sources
     #[arg(long, conflicts_with = "shard")]
     blame: bool,
-    #[command(flatten)]
-    noise: noise::Options,
     #[command(flatten)]
     work: work::Options,
     #[command(flatten)]
@@ -127,11 +110,11 @@ pub fn run(options: &Options, verbosity: Verbosity) -> Result<()> {
     }
     figures.check(options.json)?;
     let request = options.request();
-    if let Some(shard) = options.share.shard {
-        let (partial, settings) = options.work.run(verbosity.quiet, |work| {
-            Ok((simulate_shard(&request, work, shard)?, request.settings(work)?))
-        })?;
-        return options.share.write(shard, settings, Partial::App(partial));
+    let shard = |work: &Work<'_>, shard| {
+        Ok((request.settings(work)?, Partial::App(simulate_shard(&request, work, shard)?)))
+    };
+    if options.share.run(&options.work, verbosity.quiet, shard)? {
+        return Ok(());
     }
     let sweep = options.work.run(verbosity.quiet, |work| simulate(&request, work));
     if sweep.as_ref().is_err_and(was_stopped) && options.resume.is_some() {
@@ -171,13 +154,13 @@ impl Options {
             ranks: self.ranks.clone().unwrap_or_default(),
             runs: self.runs,
             net: self.net,
-            rendezvous: self.rendezvous.into(),
-            net_scales: self.net_scale.clone(),
-            net_local: self.net_local,
-            latency: self.latency.request(),
-            with_coscheduled: self.with_coscheduled,
+            rendezvous: self.sweep.rendezvous.into(),
+            net_scales: self.sweep.net_scale.clone(),
+            net_local: self.sweep.net_local,
+            latency: self.sweep.latency.request(),
+            with_coscheduled: self.sweep.with_coscheduled,
             blame: self.blame,
-            noise: self.noise.request_on(self.net_local.is_some()),
+            noise: self.sweep.noise(),
             questions: self.questions.clone(),
             sensitivity: self.sensitivity,
             resume: self.resume.clone(),

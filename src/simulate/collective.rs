@@ -18,11 +18,7 @@ use study::{
 
 use crate::{
     Verbosity,
-    options::{
-        figures, job, latency,
-        network::{self, RendezvousName},
-        noise, shard, work,
-    },
+    options::{figures, job, network, shard, sweep, work},
     output, units,
 };
 
@@ -45,28 +41,14 @@ pub struct Options {
     /// network of a list ('cnl|xt4')
     #[arg(long, value_delimiter = '|', default_value = "cnl", value_parser = network::parse)]
     net: Vec<Params>,
-    /// Network between ranks of one node, as for --net; requires --ranks-per-node [default: the same]
-    #[arg(long, value_name = "NET", value_parser = network::parse, requires = "ranks_per_node")]
-    net_local: Option<Params>,
-    /// Rendezvous protocol for messages larger than S bytes
-    #[arg(long, value_enum, default_value_t)]
-    rendezvous: RendezvousName,
-    /// Speed up the network by these factors (scales L, g and G, not o); one series per factor
-    #[arg(long, value_name = "FACTOR", value_delimiter = ',', default_value = "1")]
-    net_scale: Vec<f64>,
     #[command(flatten)]
-    latency: latency::Options,
+    sweep: sweep::Options,
     /// Start ranks as a barrier leaves them, and measure each from its own start
     #[arg(long)]
     after_barrier: bool,
-    /// Repeat each series with co-scheduled noise: all ranks see the same detours at the same time
-    #[arg(long, conflicts_with_all = ["coscheduled", "synchronised"])]
-    with_coscheduled: bool,
     /// Break down the critical path, and attribute its noise to sources
     #[arg(long, conflicts_with = "shard")]
     blame: bool,
-    #[command(flatten)]
-    noise: noise::Options,
     #[command(flatten)]
     work: work::Options,
     #[command(flatten)]
@@ -92,11 +74,11 @@ pub fn run(options: &Options, verbosity: Verbosity) -> Result<()> {
     output::check([csv, times, &share.output, &figures.svg, &figures.html])?;
     figures.check(*json)?;
     let request = options.request();
-    if let Some(shard) = options.share.shard {
-        let (partial, settings) = options.work.run(verbosity.quiet, |work| {
-            Ok((simulate_shard(&request, work, shard)?, request.settings(work)?))
-        })?;
-        return options.share.write(shard, settings, Partial::Collective(partial));
+    let shard = |work: &Work<'_>, shard| {
+        Ok((request.settings(work)?, Partial::Collective(simulate_shard(&request, work, shard)?)))
+    };
+    if options.share.run(&options.work, verbosity.quiet, shard)? {
+        return Ok(());
     }
     let to_stdout = |path: &PathBuf| trace::is_stdout(path);
     let rows = !options.json
@@ -152,14 +134,14 @@ impl Options {
             runs: self.runs,
             sizes: self.size.clone(),
             nets: self.net.clone(),
-            net_local: self.net_local,
-            rendezvous: self.rendezvous.into(),
-            latency: self.latency.request(),
+            net_local: self.sweep.net_local,
+            rendezvous: self.sweep.rendezvous.into(),
+            latency: self.sweep.latency.request(),
             after_barrier: self.after_barrier,
-            net_scales: self.net_scale.clone(),
-            with_coscheduled: self.with_coscheduled,
+            net_scales: self.sweep.net_scale.clone(),
+            with_coscheduled: self.sweep.with_coscheduled,
             blame: self.blame,
-            noise: self.noise.request_on(self.net_local.is_some()),
+            noise: self.sweep.noise(),
             resume: self.resume.clone(),
             times: self.times.clone(),
         }

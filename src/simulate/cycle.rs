@@ -10,6 +10,7 @@ use study::{
     cycle::{Request, Rounds, parse_cycles, parse_rounds, powers_of_two, simulate, simulate_shard},
     noise,
     shards::Partial,
+    work::Work,
 };
 
 use crate::{
@@ -80,11 +81,11 @@ pub fn run(options: &Options, verbosity: Verbosity) -> Result<()> {
     if !verbosity.quiet {
         output::remark(&request.remarks());
     }
-    if let Some(shard) = options.share.shard {
-        let (partial, settings) = options.run.run(verbosity.quiet, |work| {
-            Ok((simulate_shard(&request, work, shard)?, request.settings(work)?))
-        })?;
-        return options.share.write(shard, settings, Partial::Cycle(partial));
+    let shard = |work: &Work<'_>, shard| {
+        Ok((request.settings(work)?, Partial::Cycle(simulate_shard(&request, work, shard)?)))
+    };
+    if options.share.run(&options.run, verbosity.quiet, shard)? {
+        return Ok(());
     }
     let cycles = options.run.run(verbosity.quiet, |work| simulate(&request, work))?;
     figures.write(|| report::cycle_pictures(&cycles))?;

@@ -13,6 +13,7 @@ use study::{
     exchange::{Request, simulate, simulate_shard},
     samples::Spec,
     shards::Partial,
+    work::Work,
 };
 
 use super::samples;
@@ -82,11 +83,11 @@ pub fn run(options: &Options, verbosity: Verbosity) -> Result<()> {
     output::check([hlog, hgrm, csv, &share.output, &figures.svg, &figures.html])?;
     figures.check(*json)?;
     let request = options.request();
-    if let Some(shard) = options.share.shard {
-        let (partial, settings) = options.work.run(verbosity.quiet, |work| {
-            Ok((simulate_shard(&request, work, shard)?, request.settings(work)?))
-        })?;
-        return options.share.write(shard, settings, Partial::Exchange(partial));
+    let shard = |work: &Work<'_>, shard| {
+        Ok((request.settings(work)?, Partial::Exchange(simulate_shard(&request, work, shard)?)))
+    };
+    if options.share.run(&options.work, verbosity.quiet, shard)? {
+        return Ok(());
     }
     let exchanges = options.work.run(verbosity.quiet, |work| simulate(&request, work))?;
     options.write_files(&exchanges.distribution)?;

@@ -10,6 +10,7 @@ use study::{
     picture::{Format, format_of},
     schedule::{Finishes, Request, Unit, simulate, simulate_shard},
     shards::Partial,
+    work::Work,
 };
 
 use crate::{
@@ -99,11 +100,11 @@ pub fn run(options: &Options, verbosity: Verbosity) -> Result<()> {
     figures.check(options.json)?;
     let request = options.request();
     let quiet = verbosity.quiet || options.runs == 1;
-    if let Some(shard) = options.share.shard {
-        let (partial, settings) = options.work.run(quiet, |work| {
-            Ok((simulate_shard(&request, work, shard)?, request.settings(work)?))
-        })?;
-        return options.share.write(shard, settings, Partial::Goal(partial));
+    let shard = |work: &Work<'_>, shard| {
+        Ok((request.settings(work)?, Partial::Goal(simulate_shard(&request, work, shard)?)))
+    };
+    if options.share.run(&options.work, quiet, shard)? {
+        return Ok(());
     }
     let finishes = options.work.run(quiet, |work| simulate(&request, work))?;
     figures.write(|| report::goal_pictures(&finishes))?;

@@ -13,11 +13,7 @@ use study::{
 
 use crate::{
     Verbosity,
-    options::{
-        latency,
-        network::{self, RendezvousName},
-        noise, skeleton, work,
-    },
+    options::{network, skeleton, sweep, work},
     output, units,
 };
 
@@ -50,25 +46,11 @@ pub struct Options {
     /// L=..,o=..,g=..,G=..,O=..,S=.. (os=.. and or=.. for an o of sender and receiver)
     #[arg(long, default_value = "xt4", value_parser = network::parse)]
     net: Params,
-    /// Network between ranks of one node, as for --net; requires --ranks-per-node [default: the same]
-    #[arg(long, value_name = "NET", value_parser = network::parse, requires = "ranks_per_node")]
-    net_local: Option<Params>,
-    /// Rendezvous protocol for messages larger than S bytes
-    #[arg(long, value_enum, default_value_t)]
-    rendezvous: RendezvousName,
-    /// Speed up the network by these factors (scales L, g and G, not o); one series per factor
-    #[arg(long, value_name = "FACTOR", value_delimiter = ',', default_value = "1")]
-    net_scale: Vec<f64>,
     #[command(flatten)]
-    latency: latency::Options,
-    /// Repeat each series with co-scheduled noise: all ranks see the same detours at the same time
-    #[arg(long, conflicts_with_all = ["coscheduled", "synchronised"])]
-    with_coscheduled: bool,
+    sweep: sweep::Options,
     /// Break down the critical path, and attribute its noise to sources; needs memory for all iterations
     #[arg(long)]
     blame: bool,
-    #[command(flatten)]
-    noise: noise::Options,
     #[command(flatten)]
     work: work::Options,
     /// Machine-readable output
@@ -108,13 +90,13 @@ impl Options {
             ranks: self.ranks.clone().unwrap_or_default(),
             runs: self.runs,
             net: self.net,
-            net_local: self.net_local,
-            rendezvous: self.rendezvous.into(),
-            latency: self.latency.request(),
-            net_scales: self.net_scale.clone(),
-            with_coscheduled: self.with_coscheduled,
+            net_local: self.sweep.net_local,
+            rendezvous: self.sweep.rendezvous.into(),
+            latency: self.sweep.latency.request(),
+            net_scales: self.sweep.net_scale.clone(),
+            with_coscheduled: self.sweep.with_coscheduled,
             blame: self.blame,
-            noise: self.noise.request_on(self.net_local.is_some()),
+            noise: self.sweep.noise(),
         }
     }
 }
