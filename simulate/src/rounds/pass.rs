@@ -27,6 +27,21 @@ pub struct Round<'a, 'n> {
     pub aside: &'a mut Aside,
 }
 
+/// The times of each rank's partner, whose number differs by this bit. The length is known when compiled: a call of
+/// memcpy for a few numbers takes longer than the rest of the round.
+#[inline(always)]
+fn cross<const MASK: usize>(times: &[i64], from: &mut [i64]) {
+    cross_any(times, from, MASK);
+}
+
+#[inline(always)]
+fn cross_any(times: &[i64], from: &mut [i64], mask: usize) {
+    for (times, pair) in times.chunks_exact(2 * mask).zip(from.chunks_exact_mut(2 * mask)) {
+        pair[..mask].copy_from_slice(&times[mask..]);
+        pair[mask..].copy_from_slice(&times[..mask]);
+    }
+}
+
 impl Round<'_, '_> {
     /// Receiver j receives from j - distance. In place: receivers are processed top down or bottom up,
     /// whichever has to save less, so that times still needed are not overwritten.
@@ -96,10 +111,13 @@ impl Round<'_, '_> {
             for first in (0..ranks).step_by(BLOCK) {
                 let width = BLOCK.min(ranks - first);
                 let mut from = [0; BLOCK];
-                for (at, pair) in from[..width].chunks_exact_mut(2 * mask).enumerate() {
-                    let times = &self.time[first + at * 2 * mask..][..2 * mask];
-                    pair[..mask].copy_from_slice(&times[mask..]);
-                    pair[mask..].copy_from_slice(&times[..mask]);
+                let times = &self.time[first..first + width];
+                match mask {
+                    1 => cross::<1>(times, &mut from),
+                    2 => cross::<2>(times, &mut from),
+                    4 => cross::<4>(times, &mut from),
+                    8 => cross::<8>(times, &mut from),
+                    _ => cross_any(times, &mut from, mask),
                 }
                 self.receive(first, width, Source::Elsewhere(&from[..width]))?;
             }
