@@ -592,7 +592,7 @@ mpi_net_between_machines() {
             fail "$library: $(tail -n 15 net.txt)"
         detour simulate collective --ranks 16 --runs 2 --noise periodic:100Hz,10us --net net.toml \
             >/dev/null 2>net.err || fail "$(cat net.err)"
-        said="$said $library $(sed -n 's/^L *= *//p' net.toml | head -n 1);"
+        said="$said $library $(sed -n 's/^L_us *= *//p' net.toml | head -n 1) us;"
     done
     found "L:${said%;}; the files are accepted by --net"
 }
@@ -606,7 +606,9 @@ mpi_blames_a_daemon_on_the_other_machine() {
     other "systemctl stop remoted; rm -f /usr/local/bin/remoted"
     detour blame --json run-noise >blame.json || fail "no blame"
     jq -c '{waiting_s, causes, sources: [.sources[:4][] | {name, unit, host, share_pct}]}' blame.json
-    jq -e '.sources[0] | .host == "node2" and .name == "remoted" and .unit == "remoted.service"' \
+    # The recorder itself, whose threads share two emulated CPUs with the ranks, may take more.
+    jq -e '[.sources[] | select(.own | not)][0] |
+        .host == "node2" and .name == "remoted" and .unit == "remoted.service"' \
         blame.json >/dev/null || fail "another source comes first"
     found "$(jq -r '[.sources[] | select(.name == "remoted")] |
         "remoted on \(.[0].host): \([.[].share_pct] | add | round) % of all waiting"' blame.json)"
