@@ -1,6 +1,9 @@
 //! Which algorithm a collective uses: rules by operation and size, the first that applies.
 
-use simulate::collectives::{ALGORITHMS, Collective, CollectiveError, Op, Shape};
+use simulate::{
+    collectives::{ALGORITHMS, Collective, CollectiveError, Op, Shape},
+    loggops::Params,
+};
 
 use crate::step::{Application, Operation};
 
@@ -22,6 +25,9 @@ pub struct Rules {
 const fn rule(op: Op, below: Option<u64>, algorithm: &'static str) -> Rule {
     Rule { op, below, algorithm }
 }
+
+/// Shorter segments would be mostly overhead.
+const LEAST_SEGMENT: u64 = 1 << 10;
 
 /// After the decision tables of Open MPI and MPICH: short messages in as few rounds as possible, long ones
 /// with as few bytes as possible.
@@ -71,14 +77,21 @@ impl Rules {
     }
 
     /// The collective that the rules choose.
+    /// Segments are sent without waiting for their receivers, as MPI libraries do it by posting the next receives
+    /// early: otherwise each of them would be a rendezvous of its own.
     pub fn collective(
         &self,
         op: Op,
         ranks: u64,
         bytes: u64,
+        net: Option<&Params>,
     ) -> Result<Collective, CollectiveError> {
-        let shape = Shape { op, ranks, bytes, arity: 2, segment: None };
-        Collective::new(Some(self.of(op, bytes)), shape)
+        let name = self.of(op, bytes);
+        let usual = ALGORITHMS.iter().find(|known| known.name() == name);
+        let usual = usual.and_then(|known| known.segment());
+        let most = net.map_or(u64::MAX, |net| net.eager_limit.max(LEAST_SEGMENT));
+        let segment = usual.map(|usual| usual.min(most));
+        Collective::new(Some(name), Shape { op, ranks, bytes, arity: 2, segment })
     }
 }
 
@@ -104,7 +117,7 @@ mod tests {
         let rules = Rules::default();
         for op in Op::ALL {
             for bytes in [0, 1, 255, 256, 9_999, 10_000, 1 << 20] {
-                assert!(rules.collective(op, 7, bytes).is_ok(), "{} of {bytes}", op.name());
+                assert!(rules.collective(op, 7, bytes, None).is_ok(), "{} of {bytes}", op.name());
             }
         }
     }

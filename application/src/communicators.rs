@@ -32,6 +32,12 @@ pub struct Communicator {
 }
 
 impl Communicator {
+    /// Imported traces do not have the members of communicators other than `MPI_COMM_WORLD`.
+    pub fn knows_members(&self) -> bool {
+        let peers = if self.remote_size > 0 { &self.remote } else { &self.members };
+        !peers.is_empty()
+    }
+
     /// World rank of a peer.
     pub fn world(&self, peer: i32) -> Option<u32> {
         let peers = if self.remote_size > 0 { &self.remote } else { &self.members };

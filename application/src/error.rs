@@ -29,6 +29,11 @@ pub enum ReadError {
     )]
     NoPeer { rank: u32, call: &'static str, peer: i32, size: u32 },
     #[error(
+        "rank {rank} calls {call} on a communicator whose members are not in the trace, as with imported ones: \
+         record the program with `detour mpi record`"
+    )]
+    NoMembers { rank: u32, call: &'static str },
+    #[error(
         "rank {rank} did not reach MPI_Finalize ({how}); a program that did not end cannot be simulated"
     )]
     NotEnded { rank: u32, how: &'static str },

@@ -5,10 +5,11 @@
 
 use std::{collections::HashMap, ops::Range, rc::Rc};
 
+use program::meanings;
 use simulate::{
     collectives::Op,
     event::{Name, OpId, Schedule, ScheduleBuilder, Test, WILDCARD},
-    loggops::Params,
+    loggops::{Params, Sending},
 };
 
 use crate::{
@@ -163,6 +164,15 @@ pub(crate) struct Rank<'a> {
     pub memory: &'a mut Memory,
 }
 
+/// How the message of a call is sent.
+pub(crate) fn sending(mpi: u16) -> Sending {
+    match meanings().get(usize::from(mpi)) {
+        Some(meaning) if meaning.synchronous => Sending::Synchronous,
+        Some(meaning) if meaning.buffered => Sending::Buffered,
+        _ => Sending::BySize,
+    }
+}
+
 impl Rank<'_> {
     /// These steps, of which no other waits for a request.
     pub(crate) fn expand(&mut self, tape: &Tape, steps: Range<usize>) -> Result<(), ScheduleError> {
@@ -180,8 +190,9 @@ impl Rank<'_> {
                     self.compute(ps.saturating_add(taken_ps));
                 }
                 Step::Compute { ps, .. } => self.compute(ps),
-                Step::Send { to, channel, bytes, request, .. } if messages => {
-                    let send = self.builder.send(bytes, self.here(to), channel, 0, 0);
+                Step::Send { to, channel, bytes, request, mpi } if messages => {
+                    let (to, sending) = (self.here(to), sending(mpi));
+                    let send = self.builder.send_as(sending, bytes, to, channel, 0, 0);
                     self.issue(send, request);
                 }
                 Step::Receive { from, channel, bytes, request, .. } if messages => {
@@ -249,7 +260,7 @@ impl Rank<'_> {
             return self.compute(ps);
         }
         let Some(net) = self.plan.net else { return };
-        let Ok(cost) = net.message(bytes) else { return };
+        let Ok(cost) = net.marked_message(bytes) else { return };
         match on {
             Spent::Posting | Spent::Testing => self.compute(ps),
             Spent::Sending if cost.rendezvous => {}
@@ -388,7 +399,7 @@ impl Rank<'_> {
         let parts = match self.memory.parts.get(&key) {
             Some(parts) => Rc::clone(parts),
             None => {
-                let collective = self.plan.rules.collective(op, members, bytes)?;
+                let collective = self.plan.rules.collective(op, members, bytes, self.plan.net)?;
                 let parts: Rc<[Part]> = collective::parts(&collective, relative).into();
                 if self.memory.parts.len() >= REMEMBERED {
                     self.memory.parts.clear();

@@ -15,6 +15,7 @@ use simulate::{collectives::Op, event::Test};
 use crate::{
     communicators::{Communicators, Shared, is_null},
     error::ReadError,
+    expand::sending,
     polling::{Ended, Next, Polling, Spell, is_done},
     requests::{Action, Message, Part, Request, Requests, Started},
     step::{Application, Call, Candidate, NONE, Null, Operation, Reach, Spent, Step, Tape},
@@ -168,6 +169,7 @@ struct Reader<'a> {
     /// Number of the last call that was not compute.
     after: u16,
     polling: Polling,
+    probed: Option<Probed>,
     /// Regions by their numbers in the rank, and those that are open.
     regions: FastMap<u32, u32>,
     open: Vec<u32>,
@@ -186,6 +188,20 @@ struct Choosing {
     test: Test,
     /// What it cost, should it have completed nothing.
     ps: i64,
+}
+
+/// A step that does nothing.
+const NOTHING: Step = Step::Compute { ps: 0, taken_ps: 0, after: MpiCall::Init.number() };
+
+/// A blocking probe, which waits for a message. The receive that follows it takes its place.
+#[derive(Clone, Copy)]
+struct Probed {
+    thread: u16,
+    /// Its place in the steps.
+    step: u32,
+    communicator: u32,
+    source: i32,
+    tag: i32,
 }
 
 impl<'a> Reader<'a> {
@@ -207,8 +223,9 @@ impl<'a> Reader<'a> {
             assumed: Assumed::default(),
             cursor: 0,
             thread: 0,
-            after: 0,
+            after: MpiCall::Init.number(),
             polling: Polling::default(),
+            probed: None,
             regions: fast_map(),
             open: Vec::new(),
             off_since: None,
@@ -332,7 +349,7 @@ impl<'a> Reader<'a> {
 
     fn erase(&mut self, step: u32) {
         if let Some(step) = self.tape.steps.get_mut(step as usize) {
-            *step = Step::Compute { ps: 0, taken_ps: 0, after: 0 };
+            *step = NOTHING;
         }
     }
 
@@ -403,6 +420,7 @@ impl<'a> Reader<'a> {
             // The collector starts at the end of MPI_Init; the program goes on when it has.
             self.tape.begin_ns = self.tape.begin_ns.max(moment.end);
             self.cursor = self.cursor.max(moment.end);
+            self.after = mpi.number();
             return Ok(());
         }
         // A call that failed has communicated nothing.
@@ -428,13 +446,19 @@ impl<'a> Reader<'a> {
                 let part = self.send(mpi, message, false)?;
                 // Longer than it takes to copy the message, it waited.
                 let copied = COPY_NS.saturating_add_unsigned(bytes.saturating_mul(COPY_NS_PER_B));
+                let bytes = sending(mpi.number()).mark(bytes);
                 self.spent(part, moment, copied, bytes, Spent::Sending);
                 Ok(())
             }
             Kind::Receive => {
                 self.until(moment, Next::Other);
                 let receive = self.receive(mpi, message, false)?;
-                self.correct(receive, message.communicator, &call.actual, mpi)
+                self.correct(receive, message.communicator, &call.actual, mpi)?;
+                let got = Actual { bytes: None, ..call.actual };
+                if let Some(probed) = self.was_probed(moment, mpi, &message, &got) {
+                    self.hoist(receive, probed);
+                }
+                Ok(())
             }
             Kind::Exchange => {
                 self.until(moment, Next::Other);
@@ -453,6 +477,19 @@ impl<'a> Reader<'a> {
             }
             Kind::ReceiveRequest => {
                 self.until(moment, Next::Other);
+                if let Some(probed) = self.was_probed(moment, mpi, &message, &Actual::AS_POSTED) {
+                    // The message is there: the request is complete at once.
+                    let receive = self.receive(mpi, message, false)?;
+                    let actual = Actual {
+                        source: Some(probed.source),
+                        tag: Some(probed.tag),
+                        ..Actual::AS_POSTED
+                    };
+                    self.correct(receive, message.communicator, &actual, mpi)?;
+                    self.hoist(receive, probed);
+                    self.begin(call.begun, Started::NOTHING);
+                    return Ok(());
+                }
                 let receive = self.receive(mpi, message, true)?;
                 self.spent(receive, moment, i64::MAX, bytes, Spent::Posting);
                 let communicator = message.communicator;
@@ -468,7 +505,7 @@ impl<'a> Reader<'a> {
                 Ok(())
             }
             Kind::SendInit => {
-                self.keep(call.begun, Action::Send(message));
+                self.keep(call.begun, Action::Send(message, mpi));
                 Ok(())
             }
             Kind::ReceiveInit => {
@@ -509,6 +546,15 @@ impl<'a> Reader<'a> {
             }
             Kind::Probe => {
                 self.until(moment, Next::Other);
+                let step = self.tape.steps.len() as u32;
+                self.tape.steps.push(NOTHING);
+                self.probed = Some(Probed {
+                    thread: moment.thread,
+                    step,
+                    communicator: message.communicator,
+                    source: call.actual.source.unwrap_or(message.peer),
+                    tag: call.actual.tag.unwrap_or(message.tag),
+                });
                 Ok(())
             }
             Kind::Requests => {
@@ -574,6 +620,9 @@ impl<'a> Reader<'a> {
             .of(message.communicator)
             .ok_or(ReadError::NoCommunicator { rank, call })?;
         let size = communicator.size.max(communicator.remote_size);
+        if !communicator.knows_members() {
+            return Err(ReadError::NoMembers { rank, call });
+        }
         let world = communicator.world(message.peer);
         world.map(Some).ok_or(ReadError::NoPeer { rank, call, peer: message.peer, size })
     }
@@ -664,6 +713,43 @@ impl<'a> Reader<'a> {
             *step = Step::Receive { from, channel, bytes, request, mpi: call };
         }
         Ok(())
+    }
+
+    /// The probe that has waited for the message of this receive.
+    fn was_probed(
+        &mut self,
+        moment: &Moment,
+        mpi: MpiCall,
+        message: &Message,
+        actual: &Actual,
+    ) -> Option<Probed> {
+        let probed = self.probed?;
+        let matched = matches!(mpi, MpiCall::Mrecv | MpiCall::Imrecv);
+        let is_it = |asked: i32, any: i32, got: Option<i32>, found: i32| match got {
+            Some(got) => got == found,
+            None => asked == found || asked == any,
+        };
+        let same = matched
+            || message.communicator == probed.communicator
+                && is_it(message.peer, rank::ANY, actual.source, probed.source)
+                && is_it(message.tag, tag::ANY, actual.tag, probed.tag);
+        if probed.thread != moment.thread || !same {
+            return None;
+        }
+        self.probed.take()
+    }
+
+    /// A receive takes place where the rank waited for its message.
+    fn hoist(&mut self, receive: Part, probed: Probed) {
+        let steps = &mut self.tape.steps;
+        let (from, to) = (receive.step as usize, probed.step as usize);
+        if from >= steps.len() || to >= from {
+            return;
+        }
+        steps[to] = std::mem::replace(&mut steps[from], NOTHING);
+        for took in self.tape.took.iter_mut().filter(|took| took.0 == receive.step) {
+            took.0 = probed.step;
+        }
     }
 
     /// The call took this long itself.
@@ -811,7 +897,12 @@ impl<'a> Reader<'a> {
     fn start(&mut self, action: Action) -> Result<Started, ReadError> {
         let mpi = MpiCall::Start;
         Ok(match action {
-            Action::Send(message) => {
+            Action::Send(message, init) => {
+                // Whether it waits for its receive is known from the call that made it.
+                let mpi = match init {
+                    MpiCall::Ssend_init | MpiCall::Bsend_init => init,
+                    _ => mpi,
+                };
                 Started { first: self.send(mpi, message, true)?, ..Started::NOTHING }
             }
             Action::Receive(message) => Started {
@@ -844,7 +935,7 @@ impl<'a> Reader<'a> {
     /// A barrier on the communicator of a window.
     fn fence(&mut self, window: u32) -> Option<Call> {
         let communicator = self.communicators.of_window(window)?;
-        if communicator.size < 2 || communicator.remote_size > 0 {
+        if communicator.size < 2 || communicator.remote_size > 0 || !communicator.knows_members() {
             return None;
         }
         let group = self.shared.group(communicator);
@@ -876,6 +967,9 @@ impl<'a> Reader<'a> {
         }
         if communicator.size < 2 && shape != Shape::Neighbours {
             return Ok(None);
+        }
+        if !communicator.knows_members() {
+            return Err(ReadError::NoMembers { rank, call: name });
         }
         let group = self.shared.group(communicator);
         let sizes = |span: Option<program::Span>| -> Option<Vec<u64>> {

@@ -7,7 +7,8 @@ use crate::step::{Call, NONE};
 /// What a persistent request does each time it is started.
 #[derive(Clone, Debug)]
 pub enum Action {
-    Send(Message),
+    /// With the call that made it.
+    Send(Message, mpi_abi::Call),
     Receive(Message),
     /// On the communicator with this number in the rank.
     Collective(Call, u32),

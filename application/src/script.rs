@@ -367,7 +367,7 @@ impl Writer<'_> {
                 let call = MpiCall::from_number(mpi);
                 let act = match (call, request) {
                     (Some(MpiCall::Ssend), NONE) => Act::Ssend,
-                    (Some(MpiCall::Issend), _) => Act::Issend,
+                    (Some(MpiCall::Issend | MpiCall::Ssend_init), _) => Act::Issend,
                     // It never waits for its receiver.
                     (Some(MpiCall::Bsend), NONE) => Act::Detached,
                     (_, NONE) => Act::Send,

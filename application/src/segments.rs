@@ -105,7 +105,7 @@ impl Application {
                 });
             }
             let Some(whole) = wholes.get(place) else { break };
-            let collective = plan.rules.collective(whole.op, ranks, whole.bytes)?;
+            let collective = plan.rules.collective(whole.op, ranks, whole.bytes, plan.net)?;
             messages += collective.messages();
             let Ok(job) = Job::new(collective, *params) else { return Ok(None) };
             let job = job.with_rendezvous(options.rendezvous);

@@ -46,7 +46,7 @@ pub enum Step {
     /// of it.
     Spent {
         ps: i64,
-        /// Of the message.
+        /// Of the message, marked ([`simulate::loggops::Sending::mark`]).
         bytes: u64,
         on: Spent,
     },

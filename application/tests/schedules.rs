@@ -92,7 +92,7 @@ proptest! {
             let (_, op) = kinds[kind];
             let bytes = bytes_of(op, bytes);
             starts.iter_mut().for_each(|start| *start += compute as i64 * 1_000);
-            let collective = Rules::default().collective(op, all, bytes).unwrap();
+            let collective = Rules::default().collective(op, all, bytes, None).unwrap();
             let job = Job::new(collective, net).unwrap();
             rounds::run_from(&job, &noise.run(0, 0), &starts, &mut scratch).unwrap();
             starts.copy_from_slice(scratch.ends());
@@ -252,6 +252,115 @@ impl Taken for FourOfTen {
     }
 }
 
+/// Rank 0 sends after 10 us and computes 5 us; rank 1 computes 100 us and receives. When rank 0 ends, us.
+fn sender_ends(call: Call, request: bool, bytes: u64, limit: u64) -> i64 {
+    let program = program(2, |rank, made| match rank {
+        0 => {
+            if request {
+                let request = made.begin(call, 10_000, 10_000, 1, 0, bytes);
+                made.wait(10_000, 110_000, &[request]);
+            } else {
+                let signature = message(call, 1, 0);
+                made.call(10_000, 110_000, Entry { signature, bytes, ..BLANK });
+            }
+            115_000
+        }
+        _ => {
+            made.recv(100_000, 110_000, 0, bytes);
+            110_000
+        }
+    });
+    let application = application(&program, Options::default()).unwrap();
+    let net = Params { eager_limit: limit, ..net() };
+    let rules = Rules::default();
+    let plan = Plan { copies: 1, rules: &rules, only: None, with_taken: true, net: Some(&net) };
+    let made = application.schedule(&plan).unwrap();
+    let found = ends(&made, &net);
+    // Both engines: copies in the lanes of a vector, too.
+    let twice = Plan { copies: 2, ..plan };
+    let options = event::Options::default();
+    let silent = Noise::none();
+    let segments = application.segments(&twice, &net, &options, &silent).unwrap().unwrap();
+    let runs = simulate::sweep::Plan {
+        seed: 1,
+        runs: 1,
+        threads: 1,
+        memory: u64::MAX,
+        progress: &|_| true,
+    };
+    let times = segments.times(&net, &options, &silent, &runs, 0..1).unwrap();
+    assert_eq!(times, [*found.iter().max().unwrap()], "{call:?}");
+    found[0] / 1_000_000
+}
+
+#[test]
+fn synchronous_sends_wait_for_their_receive_and_buffered_ones_do_not() {
+    for (call, request) in [(Call::Ssend, false), (Call::Issend, true)] {
+        // The receive is posted at 100 us and takes 0.1; the rest is compute.
+        assert_eq!(sender_ends(call, request, 8, 4_096), 105, "{call:?}");
+        assert_eq!(sender_ends(call, request, 8, u64::MAX), 105, "{call:?}");
+    }
+    for (call, request) in [(Call::Bsend, false), (Call::Ibsend, true)] {
+        let end = sender_ends(call, request, 8_192, 4_096);
+        // With what it takes to copy the message, as far as the trace tells.
+        assert!((15..=120).contains(&end) && end != 105, "{call:?}: {end}");
+    }
+    assert_eq!(sender_ends(Call::Isend, true, 8_192, 4_096), 105);
+    assert_eq!(sender_ends(Call::Isend, true, 8, 4_096), 15);
+}
+
+#[test]
+fn a_blocking_probe_waits_for_its_message() {
+    for request in [false, true] {
+        let program = program(2, |rank, made| match rank {
+            0 => {
+                made.send(100_000, 100_010, 1, 8);
+                100_010
+            }
+            _ => {
+                let probe = Signature {
+                    shape: shape::OUTCOME,
+                    ..message(Call::Probe, mpi_abi::rank::ANY, mpi_abi::tag::ANY)
+                };
+                let actual = Actual { source: Some(0), tag: Some(0), bytes: Some(8) };
+                made.call(10, 101_000, Entry { signature: probe, actual, ..BLANK });
+                // 50 us of compute between the probe and the receive.
+                if request {
+                    let request = made.begin(Call::Irecv, 151_000, 151_000, 0, 0, 8);
+                    made.wait(151_000, 151_010, &[request]);
+                } else {
+                    made.recv(151_000, 151_010, 0, 8);
+                }
+                161_010
+            }
+        });
+        let application = application(&program, Options::default()).unwrap();
+        let found = ends(&schedule(&application, 1), &net());
+        // Sent at 100.1, there at 101.1, received at 101.2; 50 us until the receive, 10 us after it.
+        assert_eq!(found[1] / 1_000_000, 161, "{found:?}");
+    }
+}
+
+#[test]
+fn compute_before_the_first_call_is_after_the_start_of_mpi() {
+    let program = program(2, |rank, made| {
+        match rank {
+            0 => made.send(10_000, 10_010, 1, 8),
+            _ => made.recv(10_000, 12_000, 0, 8),
+        }
+        20_000
+    });
+    let application = application(&program, Options::default()).unwrap();
+    let scale = |call: Call, factor: f64| {
+        let changed = application.under(&Hypothesis::Scale(Place::After(call), factor));
+        changed.map(|changed| ends(&schedule(&changed, 1), &net())[0] / 1_000)
+    };
+    assert_eq!(scale(Call::Init, 1.0).unwrap(), 20_090);
+    assert_eq!(scale(Call::Init, 0.0).unwrap(), 10_090);
+    assert_eq!(scale(Call::Send, 0.0).unwrap(), 10_100);
+    assert!(scale(Call::Isend, 0.0).is_err());
+}
+
 #[test]
 fn what_the_kernel_took_is_not_compute() {
     let made = program(2, |_, made| {
@@ -368,6 +477,22 @@ fn traces_that_cannot_be_simulated_are_refused() {
     });
     let error = application(&lost, Options::default()).unwrap_err().to_string();
     assert!(error.contains("3 calls of rank 0"), "{error}");
+    // A communicator whose members are not known, as in imported traces.
+    for sends in [false, true] {
+        let strangers = program(2, |rank, made| {
+            made.unknown_comm(5, 77, rank as i32, 2);
+            match sends {
+                false => made.collective(Call::Allreduce, 5, 10, 5),
+                true => {
+                    let signature = Signature { object: 5, ..message(Call::Send, 1, 0) };
+                    made.call(5, 10, Entry { signature, bytes: 8, ..BLANK });
+                }
+            }
+            10
+        });
+        let error = application(&strangers, Options::default()).unwrap_err().to_string();
+        assert!(error.contains("whose members are not in the trace"), "{error}");
+    }
     let dir = tempfile::tempdir().unwrap();
     let mut made = Made::new(dir.path(), 0, 1);
     made.send(0, 10, 0, 1);

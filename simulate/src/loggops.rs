@@ -244,6 +244,51 @@ impl Params {
     }
 }
 
+/// Whether a message waits for its receive.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Sending {
+    /// If it is larger than S.
+    #[default]
+    BySize,
+    /// Always, as that of `MPI_Ssend`.
+    Synchronous,
+    /// Never, as that of `MPI_Bsend`.
+    Buffered,
+}
+
+/// Of messages that a schedule can have.
+pub const MOST_BYTES: u64 = BUFFERED - 1;
+const SYNCHRONOUS: u64 = 1 << 62;
+const BUFFERED: u64 = 1 << 61;
+
+impl Sending {
+    /// The bytes of a message, and how it is sent, in one number.
+    pub const fn mark(self, bytes: u64) -> u64 {
+        match self {
+            Sending::BySize => bytes,
+            Sending::Synchronous => bytes | SYNCHRONOUS,
+            Sending::Buffered => bytes | BUFFERED,
+        }
+    }
+}
+
+/// The bytes in such a number.
+pub const fn bytes_of(marked: u64) -> u64 {
+    marked & MOST_BYTES
+}
+
+impl Params {
+    /// The cost of a message whose bytes are marked ([`Sending::mark`]).
+    pub fn marked_message(&self, marked: u64) -> Result<MessageCost, ParamsError> {
+        let cost = self.message(bytes_of(marked))?;
+        Ok(match marked & !MOST_BYTES {
+            SYNCHRONOUS => MessageCost { rendezvous: true, ..cost },
+            BUFFERED => MessageCost { rendezvous: false, ..cost },
+            _ => cost,
+        })
+    }
+}
+
 impl MessageCost {
     /// o of the sender, without O.
     #[inline]

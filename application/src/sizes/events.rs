@@ -84,7 +84,7 @@ pub fn tracks<'a>(application: &'a Application, regions: &mut Regions) -> Vec<Tr
             events: Vec::new(),
             open: vec![None; tape.requests as usize],
             compute_ps: 0,
-            after: 0,
+            after: mpi_abi::Call::Init.number(),
         };
         builder.tape(application, tape, &numbers);
         let Builder { events, compute_ps, after, .. } = builder;

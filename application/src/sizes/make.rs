@@ -14,6 +14,7 @@ use super::{
 };
 use crate::{
     communicators::Shared,
+    expand::sending,
     sizes::events::{Event, Track, What},
     step::{Application, Call, Candidate, Group, NONE, Operation, Reach, Spent, Step, Tape},
 };
@@ -539,6 +540,7 @@ impl Making<'_> {
             false => Step::Receive { from: peer, channel, bytes, request, mpi },
         });
         if let Some((ps, on)) = sample.and_then(|sample| sample.spent) {
+            let bytes = sending(mpi).mark(bytes);
             own.tape.steps.push(Step::Spent { ps, bytes, on });
         }
     }

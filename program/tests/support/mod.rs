@@ -100,6 +100,13 @@ impl Made {
         made
     }
 
+    /// A communicator whose members are not recorded.
+    pub fn unknown_comm(&mut self, number: u32, key: u64, rank: i32, size: u32) {
+        let (parent, remote_size, topology) = (None, 0, 0);
+        let def = CommunicatorDef { number, key, parent, rank, size, remote_size, topology };
+        self.writer.communicator(0, 0, &def, &[]).unwrap();
+    }
+
     pub fn comm(&mut self, number: u32, key: u64, rank: i32, members: &[i32]) {
         let def = CommunicatorDef {
             number,

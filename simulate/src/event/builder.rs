@@ -12,7 +12,10 @@ use super::{
     schedule::{Kind, NOBODY, Op, Pairing, Schedule},
     wants::Wants,
 };
-use crate::huge_pages;
+use crate::{
+    huge_pages,
+    loggops::{MOST_BYTES, Sending},
+};
 
 /// Limit for times and costs (13 days): sums of a few still fit in 63 bits.
 pub const LONGEST: i64 = 1 << 60;
@@ -31,6 +34,10 @@ pub enum BuildError {
     RankTooMany { rank: u32, ranks: u32 },
     #[error("rank {rank}, operation {index}: rank {peer} does not exist ({ranks} ranks, from 0)")]
     NoSuchPeer { rank: u32, index: u32, peer: u32, ranks: u32 },
+    #[error(
+        "rank {rank}, operation {index}: a message of {bytes} bytes is too large (at most 2^61 - 1)"
+    )]
+    MessageTooLarge { rank: u32, index: u32, bytes: u64 },
     #[error("rank {rank}, operation {index}: a calc of {ps} ps is negative or longer than 13 days")]
     BadCalc { rank: u32, index: u32, ps: i64 },
     #[error("rank {rank}: a dependency refers to operation {index}, which does not exist")]
@@ -68,6 +75,7 @@ pub struct ScheduleBuilder {
     most_cpu: u8,
     most_nic: u8,
     largest: u64,
+    synchronous: bool,
     /// Of the rank under construction.
     most_slot: u8,
     /// Messages match as in MPI.
@@ -98,6 +106,7 @@ impl ScheduleBuilder {
             most_cpu: 0,
             most_nic: 0,
             largest: 0,
+            synchronous: false,
             most_slot: 0,
             mpi: false,
             error,
@@ -135,11 +144,32 @@ impl ScheduleBuilder {
     }
 
     pub fn send(&mut self, bytes: u64, to: u32, tag: u32, cpu: u8, nic: u8) -> OpId {
+        self.send_as(Sending::BySize, bytes, to, tag, cpu, nic)
+    }
+
+    /// A message that waits for its receive, or does not, whatever its size. GOAL has no such messages.
+    pub fn send_as(
+        &mut self,
+        sending: Sending,
+        bytes: u64,
+        to: u32,
+        tag: u32,
+        cpu: u8,
+        nic: u8,
+    ) -> OpId {
         if to >= self.ranks {
             self.no_such_peer(to);
         }
-        self.largest = self.largest.max(bytes);
-        self.push(Kind::Send, bytes, to, tag, cpu, nic)
+        if bytes > MOST_BYTES {
+            let (rank, index) = self.here();
+            self.fail(BuildError::MessageTooLarge { rank, index, bytes });
+        }
+        match sending {
+            Sending::BySize => self.largest = self.largest.max(bytes),
+            Sending::Synchronous => self.synchronous = true,
+            Sending::Buffered => {}
+        }
+        self.push(Kind::Send, sending.mark(bytes), to, tag, cpu, nic)
     }
 
     /// From [`WILDCARD`]: from any source.
@@ -257,6 +287,7 @@ impl ScheduleBuilder {
             cpus: usize::from(self.most_cpu) + 1,
             nics: usize::from(self.most_nic) + 1,
             largest: self.largest,
+            synchronous: self.synchronous,
             labels: self.labels,
             choices: self.choices,
         };

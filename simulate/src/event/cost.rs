@@ -70,7 +70,7 @@ impl Network {
 
     #[cold]
     fn compute(&mut self, place: usize, bytes: u64) -> Result<(), ParamsError> {
-        self.known[place] = (bytes, self.params.message(bytes)?);
+        self.known[place] = (bytes, self.params.marked_message(bytes)?);
         Ok(())
     }
 }

@@ -8,6 +8,7 @@
 use std::{borrow::Cow, fmt};
 
 use super::{ANY, choices::Choices, labels::Labels, wants::Wants};
+use crate::loggops::bytes_of;
 
 /// A message without a receive, or a receive without a message.
 pub(crate) const NOBODY: u32 = u32::MAX;
@@ -126,8 +127,10 @@ pub struct Schedule {
     pub(crate) wants: Wants,
     pub(crate) cpus: usize,
     pub(crate) nics: usize,
-    /// Bytes of the largest message.
+    /// Bytes of the largest message whose size decides whether it waits for its receive.
     pub(crate) largest: u64,
+    /// Whether any waits for it whatever its size.
+    pub(crate) synchronous: bool,
     pub(crate) labels: Labels,
     pub(crate) choices: Choices,
 }
@@ -164,6 +167,11 @@ impl Schedule {
         (self.first.partition_point(|&first| first <= op) - 1) as u32
     }
 
+    /// Whether no message waits for its receive if those up to this size do not.
+    pub(crate) fn never_waits(&self, eager_limit: u64) -> bool {
+        self.largest <= eager_limit && !self.synchronous
+    }
+
     pub fn kind(&self, op: u32) -> Kind {
         self.ops[op as usize].kind
     }
@@ -172,7 +180,7 @@ impl Schedule {
         let op = &self.ops[op as usize];
         let tag = (op.tag != ANY).then_some(op.tag);
         let action = match op.kind {
-            Kind::Send => Action::Send { bytes: op.size, to: op.peer, tag },
+            Kind::Send => Action::Send { bytes: bytes_of(op.size), to: op.peer, tag },
             Kind::Recv => {
                 Action::Recv { bytes: op.size, from: (op.peer != ANY).then_some(op.peer), tag }
             }

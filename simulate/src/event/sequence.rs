@@ -11,7 +11,7 @@ use super::{
     schedule::{Kind, Schedule},
 };
 use crate::{
-    loggops::{MessageCost, Params},
+    loggops::{MessageCost, Params, bytes_of},
     noise::{Model, RunNoise},
 };
 
@@ -197,7 +197,7 @@ impl Sequence {
                 let send = schedule.ops.get(record.partner as usize)?;
                 if !record.pairing.is_fixed()
                     || send.kind != Kind::Send
-                    || record.size < send.size
+                    || record.size < bytes_of(send.size)
                     || record.peer >= schedule.ranks()
                 {
                     return None;
@@ -237,7 +237,7 @@ impl Sequence {
     }
 
     fn cost(&mut self, params: &Params, bytes: u64) -> Option<u32> {
-        let cost = params.message(bytes).ok()?;
+        let cost = params.marked_message(bytes).ok()?;
         let known = self.costs.iter().position(|known| *known == cost);
         let number = known.unwrap_or_else(|| {
             self.costs.push(cost);
@@ -260,14 +260,16 @@ impl Sequence {
 /// Whether the dependencies of each rank determine the order of its operations, with messages that wait for their
 /// receivers.
 fn in_order(schedule: &Schedule, params: &Params) -> bool {
-    if schedule.largest <= params.eager_limit {
+    if schedule.never_waits(params.eager_limit) {
         return schedule.ordered.iter().all(|rank| rank.local && rank.receives);
     }
     let mut prover = Prover::default();
     (0..schedule.ranks()).all(|rank| {
         let ops = schedule.of_rank(rank);
         let edges = schedule.ops[ops.end as usize].successors as usize;
-        let large = |op: &super::schedule::Op| op.size > params.eager_limit;
+        let large = |op: &super::schedule::Op| {
+            params.marked_message(op.size).is_ok_and(|cost| cost.rendezvous)
+        };
         let (own, edges) = (&schedule.ops[..ops.end as usize], &schedule.edges[..edges]);
         let proven = prover.prove(own, edges, ops.start, large);
         proven.local && proven.receives

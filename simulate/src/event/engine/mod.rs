@@ -146,7 +146,7 @@ impl Case<'_, '_> {
     /// On both networks.
     fn all_eager(&self) -> bool {
         let local = self.options.local.map_or(u64::MAX, |local| local.params.eager_limit);
-        self.schedule.largest <= self.params.eager_limit.min(local)
+        self.schedule.never_waits(self.params.eager_limit.min(local))
     }
 
     /// Minimum time until an action of one rank affects another. A message takes o and L, an

@@ -9,7 +9,7 @@ use super::super::{
     watch::{Piece, Watch},
 };
 use super::{AHEAD, Delivered, Engine};
-use crate::loggops::MessageCost;
+use crate::loggops::{MessageCost, bytes_of};
 
 impl<W: Watch> Engine<'_, W> {
     #[inline]
@@ -142,7 +142,7 @@ impl<W: Watch> Engine<'_, W> {
         };
         let sender = if record.peer == ANY { self.schedule.rank_of(send) } else { record.peer };
         let (cost, _) = self.cost(op, size, sender, rank)?;
-        if record.size < size {
+        if record.size < bytes_of(size) {
             let (receive, send) = (self.schedule.place(op), self.schedule.place(send));
             return Err(EventError::TooSmall { receive: Box::new(receive), send: Box::new(send) });
         }
