@@ -257,30 +257,32 @@ impl Sweep {
         collective::Sweep::of(about, self.points.clone())
     }
 
-    /// What ranks wait for as CSV: of each point with a breakdown, and of the unchanged program (without an `if`) and each
-    /// change.
+    /// What ranks wait for as CSV: of each point with a breakdown, over all its runs; and of the unchanged program
+    /// (without an `if`) and each change in the first run. Seconds are means over the runs, picoseconds sums.
     pub fn waits_csv(&self) -> String {
-        let mut text = format!("ranks,if,{}\n", states::CSV_COLUMNS);
-        let mut add = |ranks: u64, asked: &str, waits: &Option<Waits>| {
+        let mut text = format!("ranks,if,{},series\n", states::CSV_COLUMNS);
+        let mut add = |ranks: u64, asked: Option<&str>, waits: &Option<Waits>, series: &Series| {
             if let Some(waits) = waits {
-                let asked = if asked.is_empty() { None } else { Some(asked) };
-                text += &waits.csv_rows(&format!("{ranks},{},", states::quoted(asked)));
+                let series = series.label();
+                let series = states::quoted((!series.is_empty()).then_some(series.as_str()));
+                let lead = format!("{ranks},{},", states::quoted(asked));
+                text += &waits.csv_rows(&lead, &format!(",{series}"));
             }
         };
         for point in &self.points {
             if let Some(blame) = &point.blame {
-                add(point.ranks, "", &blame.waits);
+                add(point.ranks, None, &blame.waits, &point.series);
             }
         }
+        let first = self.points.first().map(|point| point.series.clone()).unwrap_or_default();
         let mut before = None;
         for effect in &self.hypotheses {
             let ranks = effect.waits_ranks.unwrap_or(effect.ranks);
-            let explained = self.points.iter().any(|point| point.blame.is_some());
-            if before != Some(effect.ranks) && !explained {
-                add(ranks, "", &effect.waits_before);
+            if before != Some(effect.ranks) {
+                add(ranks, None, &effect.waits_before, &first);
             }
             before = Some(effect.ranks);
-            add(ranks, &effect.text, &effect.waits_after);
+            add(ranks, Some(&effect.text), &effect.waits_after, &first);
         }
         text
     }
@@ -1071,7 +1073,14 @@ impl<'a> Simulation<'a> {
             }
             of_point.sort_by(|a, b| b.gain_pct.total_cmp(&a.gain_pct));
             if together {
-                of_point.push(asked("all together", &questions)?);
+                // One change may remove what another one is about.
+                match asked("all together", &questions) {
+                    Ok(effect) => of_point.push(effect),
+                    Err(error) if error.is::<application::HypothesisError>() => {
+                        self.work.watch.remark(&format!("not tried together: {error:#}"));
+                    }
+                    Err(error) => return Err(error),
+                }
             }
             effects.extend(of_point);
         }

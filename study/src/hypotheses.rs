@@ -84,6 +84,12 @@ pub fn parse(text: &str) -> Result<Question, String> {
         ["drop", name] if name.starts_with("MPI_") => {
             Change::Program(Hypothesis::DropCall(call(name)?))
         }
+        ["drop", "after", _] => {
+            return Err(format!(
+                "'{text}': what follows a call is computation, which cannot be dropped: use scale {} 0",
+                words[1..].join(" ")
+            ));
+        }
         ["drop", ref name @ ..] if !name.is_empty() => {
             Change::Program(Hypothesis::DropRegion(name.join(" ")))
         }

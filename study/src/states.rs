@@ -576,12 +576,13 @@ fn words(part: &PathPart) -> String {
 
 /// Columns of [`csv_rows`].
 pub const CSV_COLUMNS: &str =
-    "by,rank,ranks,region,class,call,cause,late_rank,late_region,source,late_call,after,s,ps";
+    "by,rank,ranks,region,class,call,cause,late_rank,late_region,source,late_call,after,s,ps,runs";
 
 impl Waits {
-    /// As CSV: one line per rank and class, then per region and class, then per state. Each line begins with `lead`. Of
-    /// each of the three kinds, the lines add up to the waiting time.
-    pub fn csv_rows(&self, lead: &str) -> String {
+    /// As CSV: one line per rank and class, then per region and class, then per state. Each line begins with `lead` and
+    /// ends with `tail`. Of each of the three kinds, the lines add up to the waiting time.
+    pub fn csv_rows(&self, lead: &str, tail: &str) -> String {
+        let tail = format!("{}{tail}", self.runs);
         let ranks = self.ranks.iter().map(|row| {
             let place = format!("rank,{},{},", row.rank, row.ranks);
             (place, &row.by)
@@ -594,7 +595,7 @@ impl Waits {
         for (place, by) in ranks.chain(regions) {
             for (class, (s, ps)) in CLASSES.iter().zip(by.classes()) {
                 if ps > 0 {
-                    let _ = writeln!(text, "{lead}{place},{class},,,,,,,,{s},{ps}");
+                    let _ = writeln!(text, "{lead}{place},{class},,,,,,,,{s},{ps},{tail}");
                 }
             }
         }
@@ -606,12 +607,12 @@ impl Waits {
             let (late_call, after) = (late_call.unwrap_or_default(), after.unwrap_or_default());
             let _ = writeln!(
                 text,
-                "{lead}state,,,,{class},{call},{kind},{rank},{region},{source},{late_call},{after},{s},{ps}"
+                "{lead}state,,,,{class},{call},{kind},{rank},{region},{source},{late_call},{after},{s},{ps},{tail}"
             );
         }
         if self.other_ps > 0 {
             let (s, ps) = (self.other_s, self.other_ps);
-            let _ = writeln!(text, "{lead}state,,,,,,other,,,,,,{s},{ps}");
+            let _ = writeln!(text, "{lead}state,,,,,,other,,,,,,{s},{ps},{tail}");
         }
         text
     }

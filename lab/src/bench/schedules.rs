@@ -132,7 +132,12 @@ pub fn memory(bench: &Bench) -> Result<Vec<Figure>> {
         let file = write(bench, power, "peer")?;
         let mut command = bench.detour();
         command.args(["simulate", "goal", &file, "--net", "cnl", "-j", "1", "--json"]);
-        let bytes = exec::peak_memory(&mut command)? as f64;
+        // Without what the program itself takes.
+        let tiny = write(bench, 4, "peer")?;
+        let mut few = bench.detour();
+        few.args(["simulate", "goal", &tiny, "--net", "cnl", "-j", "1", "--json"]);
+        let own = exec::peak_memory(&mut few)?;
+        let bytes = exec::peak_memory(&mut command)?.saturating_sub(own) as f64;
         let stats = exec::json(bench.detour().args(["goal", "stats", &file, "--json"]))?;
         let each = bytes / number(&stats, "/operations")?;
         figures.push(Figure::counted(

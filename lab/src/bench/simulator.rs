@@ -240,10 +240,12 @@ pub fn memory(bench: &Bench) -> Result<Vec<Figure>> {
         let begin = Instant::now();
         let peak = exec::peak_memory(bench.detour().args(args))?;
         let took = begin.elapsed().as_secs_f64();
-        // Without what the program itself takes.
-        let few = args.map(|arg| if arg == ranks { "2" } else { arg });
+        // What more ranks take, without the program itself and what it needs for any number of them.
+        let fewer = format!("2^{}", power - 3);
+        let few = args.map(|arg| if arg == ranks { &*fewer } else { arg });
         let own = exec::peak_memory(bench.detour().args(few))?;
-        let per_rank = peak.saturating_sub(own) as f64 / f64::from(1u32 << power);
+        let more = f64::from((1u32 << power) - (1 << (power - 3)));
+        let per_rank = peak.saturating_sub(own) as f64 / more;
         figures.push(Figure::counted(
             if what == "g < o" { "memory per rank, g < o" } else { "memory per rank, g > o" },
             "<= 24 bytes, 2^28 ranks run",
