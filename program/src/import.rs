@@ -612,6 +612,11 @@ impl RankImport<'_> {
         let mut items = Vec::new();
         for address in addresses {
             if let Some(&id) = self.requests.get(&address) {
+                // Which request completed is not in the trace: it is the first that was left.
+                let outcome = match call {
+                    Call::Waitany | Call::Waitsome if items.is_empty() => Outcome::Completed,
+                    _ => outcome,
+                };
                 let mut item = item(id, outcome);
                 if outcome == Outcome::Completed {
                     item.actual.source = self.found.remove(&id);

@@ -20,6 +20,11 @@ pub enum OpenError {
     #[error("cannot read {}: {source}", .path.display())]
     Read { path: PathBuf, source: io::Error },
     #[error(
+        "{} is a file: the trace of an MPI program is a directory, written by `detour mpi record`; recordings of \
+         nodes are for `detour report`", .0.display()
+    )]
+    File(PathBuf),
+    #[error(
         "no rank-N.mpi in {} (record a run with `mpirun … detour mpi record -o DIR -- ./app`, or import \
          one with `detour mpi import`)", .0.display()
     )]
@@ -182,6 +187,9 @@ pub fn open(dir: &Path) -> Result<Program, OpenError> {
 /// wait for them remain unknown.
 pub fn open_partial(dir: &Path) -> Result<Program, OpenError> {
     let error = |source| OpenError::Read { path: dir.to_owned(), source };
+    if dir.is_file() {
+        return Err(OpenError::File(dir.to_owned()));
+    }
     let mut paths = Vec::new();
     for entry in std::fs::read_dir(dir).map_err(error)? {
         let entry = entry.map_err(error)?;

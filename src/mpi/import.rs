@@ -43,6 +43,13 @@ fn said(imported: &Import) -> String {
         text += &format!(", {unknown} lines that cannot be parsed");
     }
     text.push('\n');
+    if imported.communicators > 0 {
+        text += "The members of communicators are not in such traces: a program that uses others than \
+                 MPI_COMM_WORLD is reported, but cannot be simulated.\n";
+    }
+    if imported.tests > 0 {
+        text += "Which tests succeeded is not in such traces: a request that is only tested counts as open.\n";
+    }
     for example in &imported.examples {
         text += &format!("cannot parse: {}\n", report::message_safe(example));
     }

@@ -37,8 +37,14 @@ pub fn open_as_it_is(path: &Path) -> Result<Opened> {
     let input = File::open(&file).with_context(cannot)?;
     let name = file.display().to_string();
     let kind = input.metadata().with_context(cannot)?.file_type();
-    // A pipe cannot be read twice; reading a directory gives a clear error anyway.
-    if !kind.is_file() && !kind.is_dir() {
+    if kind.is_dir() {
+        bail!(
+            "{name} is a directory: a recording is a file; traces of MPI programs are for `detour mpi report`, \
+             `detour blame` and `detour simulate app`"
+        );
+    }
+    // A pipe cannot be read twice.
+    if !kind.is_file() {
         return from_pipe(input, name, run);
     }
     match Reader::named(Box::new(input) as Box<dyn Input>, name.clone()) {
