@@ -364,8 +364,9 @@ mod tests {
     /// was.
     #[test]
     fn exchanges_are_late_as_often_as_measured() {
-        let exchanges: Vec<i64> =
-            (0..50_000).map(|at| if draw(3, at) % 50 == 0 { 9_000 } else { 1_000 }).collect();
+        let exchanges: Vec<i64> = (0..50_000)
+            .map(|at| if draw(3, at).is_multiple_of(50) { 9_000 } else { 1_000 })
+            .collect();
         let late = |rule| {
             let all = Latencies::new(&exchanges, 5_000, rule, Order::Random).unwrap();
             let noise = Noise::none().with_latencies(Some(all));
