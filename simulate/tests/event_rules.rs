@@ -8,7 +8,7 @@ use simulate::{
         EventError, OpId, Options, Reason, Rules, Schedule, ScheduleBuilder, ScheduleResult,
         WILDCARD, run,
     },
-    loggops::Params,
+    loggops::{MOST_BYTES, Params},
     noise::{Model, Noise, Offsets, Timeline},
 };
 
@@ -299,15 +299,20 @@ fn explaining_a_circle_with_wildcards_takes_time_by_its_length_not_by_its_square
 fn a_message_that_is_too_long_is_named() {
     let error = exact(&build(&[
         &|b| {
-            b.send(u64::MAX, 1, 0, 0, 0);
+            b.send(MOST_BYTES, 1, 0, 0, 0);
             b.label_last("all");
         },
         &|b| {
-            b.recv(u64::MAX, 0, 0, 0, 0);
+            b.recv(MOST_BYTES, 0, 0, 0, 0);
         },
     ]))
     .unwrap_err();
     assert!(error.to_string().starts_with("rank 0, operation 0 (all: send "), "{error}");
+    let mut builder = ScheduleBuilder::new(1);
+    builder.begin_rank();
+    builder.send(MOST_BYTES + 1, 0, 0, 0, 0);
+    let error = builder.finish().unwrap_err().to_string();
+    assert!(error.starts_with("rank 0, operation 0: a message of "), "{error}");
 }
 
 #[test]
