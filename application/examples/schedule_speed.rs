@@ -4,10 +4,8 @@
 #[path = "../../program/examples/made/mod.rs"]
 mod made;
 
-use std::path::Path;
-
 use application::{NoNoise, Options, Plan, Rules, read};
-use made::{Ranks, write};
+use made::{Ranks, directory, number, write};
 
 /// CPU time of this thread in seconds: the machine may be shared.
 fn cpu() -> f64 {
@@ -17,12 +15,7 @@ fn cpu() -> f64 {
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let number = |at: usize, default: u64| -> u64 {
-        arguments.get(at).and_then(|text| text.parse().ok()).unwrap_or(default)
-    };
-    let dir = Path::new(arguments.first().ok_or("requires a directory")?);
-    std::fs::create_dir(dir)?;
+    let dir = &directory()?;
     let count = number(2, 8).max(2);
     let ranks =
         Ranks { count: count as i32, hosts: 1, events: number(1, 10_000_000) / count, skew: 0 };

@@ -76,9 +76,8 @@ impl Rules {
         found.map_or(op.usual_algorithm(), |rule| rule.algorithm)
     }
 
-    /// The collective that the rules choose.
-    /// Segments are sent without waiting for their receivers, as MPI libraries do it by posting the next receives
-    /// early: otherwise each of them would be a rendezvous of its own.
+    /// The collective that the rules choose. Its segments are short enough to be sent eagerly: MPI libraries post the
+    /// next receives early, so that segments do not wait for a handshake each.
     pub fn collective(
         &self,
         op: Op,

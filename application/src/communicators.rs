@@ -34,15 +34,18 @@ pub struct Communicator {
 impl Communicator {
     /// Imported traces do not have the members of communicators other than `MPI_COMM_WORLD`.
     pub fn knows_members(&self) -> bool {
-        let peers = if self.remote_size > 0 { &self.remote } else { &self.members };
-        !peers.is_empty()
+        !self.peers().is_empty()
     }
 
     /// World rank of a peer.
     pub fn world(&self, peer: i32) -> Option<u32> {
-        let peers = if self.remote_size > 0 { &self.remote } else { &self.members };
-        let world = peers.get(usize::try_from(peer).ok()?)?;
+        let world = self.peers().get(usize::try_from(peer).ok()?)?;
         u32::try_from(*world).ok()
+    }
+
+    /// The ranks that messages go to: those of the other group, if there is one.
+    fn peers(&self) -> &[i32] {
+        if self.remote_size > 0 { &self.remote } else { &self.members }
     }
 }
 

@@ -5,11 +5,10 @@
 
 use std::{collections::HashMap, ops::Range, rc::Rc};
 
-use program::meanings;
 use simulate::{
     collectives::Op,
     event::{Name, OpId, Schedule, ScheduleBuilder, Test, WILDCARD},
-    loggops::{Params, Sending},
+    loggops::Params,
 };
 
 use crate::{
@@ -17,7 +16,7 @@ use crate::{
     collective::{self, Part},
     error::ScheduleError,
     origins::Marks,
-    step::{Application, Call, Candidate, NONE, Operation, Reach, Spent, Step, Tape},
+    step::{Application, Call, Candidate, NONE, Operation, Reach, Spent, Step, Tape, sending},
 };
 
 /// How to make a schedule of a program.
@@ -162,15 +161,6 @@ pub(crate) struct Rank<'a> {
     pub rank: u32,
     pub builder: &'a mut ScheduleBuilder,
     pub memory: &'a mut Memory,
-}
-
-/// How the message of a call is sent.
-pub(crate) fn sending(mpi: u16) -> Sending {
-    match meanings().get(usize::from(mpi)) {
-        Some(meaning) if meaning.synchronous => Sending::Synchronous,
-        Some(meaning) if meaning.buffered => Sending::Buffered,
-        _ => Sending::BySize,
-    }
 }
 
 impl Rank<'_> {

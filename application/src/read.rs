@@ -15,10 +15,11 @@ use simulate::{collectives::Op, event::Test};
 use crate::{
     communicators::{Communicators, Shared, is_null},
     error::ReadError,
-    expand::sending,
     polling::{Ended, Next, Polling, Spell, is_done},
     requests::{Action, Message, Part, Request, Requests, Started},
-    step::{Application, Call, Candidate, NONE, Null, Operation, Reach, Spent, Step, Tape},
+    step::{
+        Application, Call, Candidate, NONE, Null, Operation, Reach, Spent, Step, Tape, sending,
+    },
 };
 
 /// What the kernel took from a rank.

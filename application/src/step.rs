@@ -1,8 +1,8 @@
 //! What a rank does, call by call. Waiting is not part of it: how long a rank waits follows from what the
 //! others do.
 
-use program::FastMap;
-use simulate::{collectives::Op, event::Test};
+use program::{FastMap, meanings};
+use simulate::{collectives::Op, event::Test, loggops::Sending};
 
 use crate::read::Assumed;
 
@@ -74,6 +74,15 @@ pub enum Step {
 }
 
 const _: () = assert!(size_of::<Step>() <= 24);
+
+/// How the message of a call is sent.
+pub(crate) fn sending(mpi: u16) -> Sending {
+    match meanings().get(usize::from(mpi)) {
+        Some(meaning) if meaning.synchronous => Sending::Synchronous,
+        Some(meaning) if meaning.buffered => Sending::Buffered,
+        _ => Sending::BySize,
+    }
+}
 
 /// What a call did that took this long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

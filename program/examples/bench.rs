@@ -5,10 +5,9 @@
 
 mod made;
 
-use made::{Ranks, write};
+use made::{Ranks, directory, number, write};
 use rayon::prelude::*;
 use std::io;
-use std::path::Path;
 use std::time::Instant;
 
 /// CPU time of the process so far, in seconds.
@@ -27,12 +26,7 @@ fn peak() -> u64 {
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let number = |at: usize, default: u64| -> u64 {
-        arguments.get(at).and_then(|text| text.parse().ok()).unwrap_or(default)
-    };
-    let dir = Path::new(arguments.first().ok_or("requires a directory")?);
-    std::fs::create_dir(dir)?;
+    let dir = &directory()?;
     let count = number(3, 8);
     let events = number(1, 100_000_000) / count;
     let ranks = Ranks {

@@ -14,9 +14,10 @@ use super::{
 };
 use crate::{
     communicators::Shared,
-    expand::sending,
     sizes::events::{Event, Track, What},
-    step::{Application, Call, Candidate, Group, NONE, Operation, Reach, Spent, Step, Tape},
+    step::{
+        Application, Call, Candidate, Group, NONE, Operation, Reach, Spent, Step, Tape, sending,
+    },
 };
 
 /// How far sizes of messages may be from a law, as a part of them: they are rounded.

@@ -127,17 +127,17 @@ pub fn memory(bench: &Bench) -> Result<Vec<Figure>> {
         let large = "memory per operation of a schedule of 2^20 ranks";
         cases.push((20, large, "< 59 bytes", 59.0));
     }
+    let peak = |file: &str| {
+        let mut command = bench.detour();
+        command.args(["simulate", "goal", file, "--net", "cnl", "-j", "1", "--json"]);
+        exec::peak_memory(&mut command)
+    };
+    // What the program itself takes.
+    let own = peak(&write(bench, 4, "peer")?)?;
     let mut figures = Vec::new();
     for (power, what, target, limit) in cases {
         let file = write(bench, power, "peer")?;
-        let mut command = bench.detour();
-        command.args(["simulate", "goal", &file, "--net", "cnl", "-j", "1", "--json"]);
-        // Without what the program itself takes.
-        let tiny = write(bench, 4, "peer")?;
-        let mut few = bench.detour();
-        few.args(["simulate", "goal", &tiny, "--net", "cnl", "-j", "1", "--json"]);
-        let own = exec::peak_memory(&mut few)?;
-        let bytes = exec::peak_memory(&mut command)?.saturating_sub(own) as f64;
+        let bytes = peak(&file)?.saturating_sub(own) as f64;
         let stats = exec::json(bench.detour().args(["goal", "stats", &file, "--json"]))?;
         let each = bytes / number(&stats, "/operations")?;
         figures.push(Figure::counted(

@@ -8,9 +8,22 @@ use mpi_abi::{
 };
 use program::write::{RankWriter, Ticks};
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 const STEP: u64 = 20_000;
+
+/// The directory that is given first, which is made; it must not exist.
+pub fn directory() -> io::Result<PathBuf> {
+    let dir = std::env::args_os().nth(1);
+    let dir = PathBuf::from(dir.ok_or_else(|| io::Error::other("requires a directory"))?);
+    std::fs::create_dir(&dir)?;
+    Ok(dir)
+}
+
+/// A number that is given after it, from 1.
+pub fn number(at: usize, default: u64) -> u64 {
+    std::env::args().nth(at + 1).and_then(|text| text.parse().ok()).unwrap_or(default)
+}
 
 /// What to write.
 pub struct Ranks {

@@ -243,7 +243,7 @@ fn in_threads<T: Send, O: Send>(
     })
 }
 
-/// Consecutive ranks in all arrays of a [`State`]. An array that the network does not need is empty.
+/// Consecutive ranks in all arrays of a [`State`]. Arrays that are not needed for this network are empty.
 struct Part<'a> {
     first: usize,
     arrays: [&'a mut [i64]; 5],
@@ -349,7 +349,7 @@ fn columns(
     Ok(())
 }
 
-/// Columns of all arrays of a [`State`], line by line. An array that the network does not need is empty.
+/// Columns of all arrays of a [`State`], line by line. Arrays that are not needed for this network are empty.
 struct Columns<'a> {
     first: usize,
     lines: [Vec<&'a mut [i64]>; 5],
