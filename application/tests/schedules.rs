@@ -275,6 +275,7 @@ fn sender_ends(call: Call, request: bool, bytes: u64, limit: u64) -> i64 {
     let rules = Rules::default();
     let plan = Plan { copies: 1, rules: &rules, only: None, with_taken: true, net: Some(&net) };
     let made = application.schedule(&plan).unwrap();
+    assert_eq!(made.marked_messages(), u64::from(call != Call::Isend));
     let found = ends(&made, &net);
     // The same from the engine that runs copies in vector lanes.
     let twice = Plan { copies: 2, ..plan };

@@ -79,7 +79,10 @@ impl<'a> Decoder<'a> {
     }
 
     /// The next record; `None` at the end and from the first damaged record on.
-    #[inline]
+    ///
+    /// Inlined, so that the parts of a record stay in registers: as a whole it is large, and read back in other
+    /// pieces than it was written in.
+    #[inline(always)]
     pub fn next_record(&mut self) -> Option<Record<'a>> {
         if self.failed.is_some() || self.reader.is_empty() {
             return None;

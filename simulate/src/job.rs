@@ -9,13 +9,14 @@ use crate::{
     collectives::{Collective, Op, Shape, Span},
     event::Rendezvous,
     loggops::{Local, MessageCost, Params, ParamsError},
+    time::Time,
 };
 
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum JobError {
     #[error(transparent)]
     Params(#[from] ParamsError),
-    #[error("{what} of {ps} ps is out of range (0 to 100 hours)")]
+    #[error("{what} of {} is out of range (0 to 100 hours)", Time(*ps))]
     OutOfRange { what: &'static str, ps: i64 },
     #[error("a job needs at least 1 iteration")]
     NoIterations,

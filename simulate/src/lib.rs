@@ -23,5 +23,6 @@ mod simd;
 pub mod skeleton;
 pub mod stats;
 pub mod sweep;
+mod time;
 pub mod waits;
 pub mod whatif;

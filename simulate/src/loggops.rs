@@ -3,11 +3,13 @@
 
 use thiserror::Error;
 
+use crate::time::Time;
+
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum ParamsError {
     #[error("{name} must not be negative")]
     Negative { name: &'static str },
-    #[error("{name} is {value} ps, more than an hour; check the unit")]
+    #[error("{name} is {}, more than an hour; check the unit", Time(*value))]
     TooLong { name: &'static str, value: i64 },
     #[error("a message of {bytes} bytes exceeds the model's time range; use a smaller message")]
     MessageTooLong { bytes: u64 },

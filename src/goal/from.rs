@@ -62,6 +62,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     let ranks = options.ranks.unwrap_or(program.application.ranks().into());
     let application = program.at(ranks)?;
     let schedule = source.schedule(&application, ranks, options.net.as_ref(), false)?;
+    output::remark(&goal::not_written(&schedule));
     goal::write(options.output.as_deref(), options.to.into(), &schedule, options.calc_unit)?;
     options.output.iter().for_each(|path| output::say_written(path));
     Ok(ExitCode::SUCCESS)

@@ -53,6 +53,20 @@ pub fn write(path: Option<&Path>, form: Form, schedule: &Schedule, unit: CalcUni
     }
 }
 
+/// What the schedule of a program says and GOAL cannot.
+pub fn not_written(schedule: &Schedule) -> Vec<String> {
+    match schedule.marked_messages() {
+        0 => Vec::new(),
+        1 => vec![
+            "1 synchronous or buffered send is written as a standard one: GOAL has no others"
+                .to_owned(),
+        ],
+        count => vec![format!(
+            "{count} synchronous or buffered sends are written as standard ones: GOAL has no others"
+        )],
+    }
+}
+
 /// `--calc-unit`: the time unit of calcs. Must be exact, since every calc is multiplied by it.
 pub fn calc_unit(text: &str) -> Result<CalcUnit, String> {
     let ps = units::whole_picoseconds(text)?;

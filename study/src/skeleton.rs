@@ -228,8 +228,9 @@ impl Description {
             _ => String::new(),
         };
         let mut words = format!(
-            "{preset}{} {sides}, {iterations} iterations with {} of compute",
+            "{preset}{} {sides}, {iterations} iteration{} with {} of compute",
             pattern.name(),
+            if iterations == 1 { "" } else { "s" },
             time(compute as f64 / 1e3)
         );
         if imbalance.ppm > 0 {

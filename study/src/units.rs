@@ -91,7 +91,9 @@ pub fn period(text: &str) -> Result<i64, String> {
     let rate: f64 = number.parse().map_err(|_| format!("'{text}' is not a rate (e.g. 1000Hz)"))?;
     let period = (1e12 / (rate * factor)).round();
     if !(rate > 0.0 && (1.0..4e18).contains(&period)) {
-        return Err(format!("'{text}' is out of range for a rate"));
+        return Err(format!(
+            "'{text}' is out of range (expected a rate above 0 such as 100Hz, or a period such as 10ms)"
+        ));
     }
     Ok(period as i64)
 }

@@ -5,6 +5,7 @@ use thiserror::Error;
 use crate::{
     loggops::{Params, ParamsError},
     noise::WorkError,
+    time::Time,
 };
 
 use super::Periodic;
@@ -19,9 +20,9 @@ pub enum CycleError {
     Nothing(&'static str),
     #[error("the work must not be negative")]
     NegativeWork,
-    #[error("noise of {duration_ps} ps every {period_ps} ps leaves no time for work")]
+    #[error("noise of {} every {} leaves no time for work", Time(*duration_ps), Time(*period_ps))]
     NoTimeLeft { period_ps: i64, duration_ps: i64 },
-    #[error("a period of {period_ps} ps is too long (at most 26 days)")]
+    #[error("a period of {} is too long (at most 26 days)", Time(*period_ps))]
     PeriodTooLong { period_ps: i64 },
     #[error("redundant round {round} does not exist (the last round is {last})")]
     NoSuchRound { round: u32, last: u32 },

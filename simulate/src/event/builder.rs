@@ -15,6 +15,7 @@ use super::{
 use crate::{
     huge_pages,
     loggops::{MOST_BYTES, Sending},
+    time::Time,
 };
 
 /// Limit for times and costs (13 days): sums of a few still fit in 63 bits.
@@ -38,7 +39,7 @@ pub enum BuildError {
         "rank {rank}, operation {index}: a message of {bytes} bytes is too large (at most 2^61 - 1)"
     )]
     MessageTooLarge { rank: u32, index: u32, bytes: u64 },
-    #[error("rank {rank}, operation {index}: a calc of {ps} ps is negative or longer than 13 days")]
+    #[error("rank {rank}, operation {index}: a calc of {} is negative or longer than 13 days", Time(*ps))]
     BadCalc { rank: u32, index: u32, ps: i64 },
     #[error("rank {rank}: a dependency refers to operation {index}, which does not exist")]
     NoSuchOperation { rank: u32, index: u32 },

@@ -248,6 +248,12 @@ impl Schedule {
         self.ops[..self.operations()].iter().filter(|op| op.kind == Kind::Send).count() as u64
     }
 
+    /// Messages that wait for their receives, or do not, whatever their size: GOAL cannot say that.
+    pub fn marked_messages(&self) -> u64 {
+        let is_marked = |op: &&Op| op.kind == Kind::Send && op.size != bytes_of(op.size);
+        self.ops[..self.operations()].iter().filter(is_marked).count() as u64
+    }
+
     /// The label from the source; otherwise `l1`, `l2`, ... of its rank.
     pub fn label(&self, op: u32) -> Cow<'_, str> {
         match self.labels.get(op) {

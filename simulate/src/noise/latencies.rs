@@ -4,7 +4,10 @@
 
 use thiserror::Error;
 
-use crate::simd::{self, Plain, Vector};
+use crate::{
+    simd::{self, Plain, Vector},
+    time::Time,
+};
 
 use super::{draw, key};
 
@@ -14,7 +17,7 @@ pub enum LatencyError {
     Empty,
     #[error("{count} latencies are too many (at most {most}); use a sample of them")]
     TooMany { count: usize, most: usize },
-    #[error("a latency of {ps} ps is out of range (0 to 1 hour)")]
+    #[error("a latency of {} is out of range (0 to 1 hour)", Time(*ps))]
     OutOfRange { ps: i64 },
     #[error("the median latency is 0: deviations cannot be scaled by it; add them instead")]
     NoMedian,

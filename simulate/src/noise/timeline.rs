@@ -4,6 +4,8 @@
 
 use thiserror::Error;
 
+use crate::time::Time;
+
 use super::{
     lookup::Lookup,
     origin::{Origin, Shares},
@@ -13,15 +15,15 @@ use super::{
 pub enum TimelineError {
     #[error("the trace has zero length")]
     Empty,
-    #[error("a span of {ps} ps is too long (at most 50 days)")]
+    #[error("a span of {} is too long (at most 50 days)", Time(*ps))]
     TooLong { ps: i64 },
-    #[error("detours overlap or are out of order at {at_ps} ps")]
+    #[error("detours overlap or are out of order at {}", Time(*at_ps))]
     OutOfOrder { at_ps: i64 },
-    #[error("a detour at {at_ps} ps has a negative length")]
+    #[error("a detour at {} has a negative length", Time(*at_ps))]
     Negative { at_ps: i64 },
     #[error("detours fill the whole span, leaving no time for work")]
     NoTimeLeft,
-    #[error("periodic noise of {length_ps} ps every {period_ps} ps leaves no time for work")]
+    #[error("periodic noise of {} every {} leaves no time for work", Time(*length_ps), Time(*period_ps))]
     PeriodTooShort { period_ps: i64, length_ps: i64 },
     #[error("too many detours for a timeline: {0} (at most 4 billion)")]
     TooMany(usize),

@@ -6,12 +6,13 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use super::{LONGEST, Sampler, parts::Parts};
+use crate::time::Time;
 
 const DIGITS: u8 = 3;
 
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum DistributionError {
-    #[error("a time of {ps} ps is out of range (0 to 13 days)")]
+    #[error("a time of {} is out of range (0 to 13 days)", Time(*ps))]
     NotATime { ps: i64 },
     #[error("no times to resample")]
     Empty,

@@ -19,7 +19,10 @@ mod side;
 
 use thiserror::Error;
 
-use crate::noise::{SpreadError, WorkError};
+use crate::{
+    noise::{SpreadError, WorkError},
+    time::Time,
+};
 
 pub use distribution::{Distribution, DistributionError, Unit};
 pub use export::ExportError;
@@ -41,7 +44,7 @@ pub enum ResampleError {
     TooManySamples(u64),
     #[error("a walk needs at least 1 exchange")]
     EmptyWalk,
-    #[error("an exchange of {ps} ps is out of range (0 to 13 days)")]
+    #[error("an exchange of {} is out of range (0 to 13 days)", Time(*ps))]
     NotATime { ps: i64 },
     #[error("a sample would exceed 50 days; use fewer processors or shorter exchanges")]
     TooLong,
