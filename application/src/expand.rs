@@ -231,9 +231,10 @@ impl Rank<'_> {
     /// The operation waits for what came before. The rank continues when it has ended or, with a request,
     /// when it has begun.
     fn issue(&mut self, op: OpId, request: u32) {
-        for (on, start) in self.memory.after.drain(..) {
+        for &(on, start) in &self.memory.after {
             depend(self.builder, op, on, start);
         }
+        self.memory.after.clear();
         let starts = match self.memory.open.get_mut(request as usize) {
             Some(open) => {
                 *open = Some(Open::Op(op));

@@ -388,12 +388,12 @@ fn post_early(tape: &mut Tape, wanted: u32) {
         };
         if !begins {
             note(tape, at);
-            tape.steps.push(steps[at]);
+            tape.push(steps[at]);
             at += 1;
             continue;
         }
         let end = region_end(&steps, at, wanted);
-        tape.steps.push(steps[at]);
+        tape.push(steps[at]);
         // A receive may not be posted before an earlier one that could take its message.
         let mut held: Vec<(u32, u32)> = Vec::new();
         let mut early: HashMap<usize, u32> = HashMap::new();
@@ -409,16 +409,16 @@ fn post_early(tape: &mut Tape, wanted: u32) {
             }
             let request = own + early.len() as u32;
             note(tape, place);
-            tape.steps.push(Step::Receive { from, channel, bytes, request, mpi });
+            tape.push(Step::Receive { from, channel, bytes, request, mpi });
             early.insert(place, request);
         }
         tape.requests = tape.requests.max(own + early.len() as u32);
         for (place, step) in steps.iter().enumerate().take(end).skip(at + 1) {
             match early.get(&place) {
-                Some(request) => tape.steps.push(Step::Wait { request: *request }),
+                Some(request) => tape.push(Step::Wait { request: *request }),
                 None => {
                     note(tape, place);
-                    tape.steps.push(*step);
+                    tape.push(*step);
                 }
             }
         }

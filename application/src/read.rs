@@ -287,7 +287,7 @@ impl<'a> Reader<'a> {
         let Some(region) = self.regions.get(&region).copied() else { return };
         self.compute(at);
         self.cursor = self.cursor.max(at);
-        self.tape.steps.push(Step::Begin { region });
+        self.tape.push(Step::Begin { region });
         self.open.push(region);
     }
 
@@ -300,7 +300,7 @@ impl<'a> Reader<'a> {
         self.compute(at);
         self.cursor = self.cursor.max(at);
         while let Some(region) = self.open.pop() {
-            self.tape.steps.push(Step::End { region });
+            self.tape.push(Step::End { region });
             if wanted.is_none_or(|wanted| wanted == region) {
                 return;
             }
@@ -373,7 +373,7 @@ impl<'a> Reader<'a> {
             Some(Ended::Worked(spell)) => self.computed(spell),
             // Until all of the rank's tests are known.
             Some(Ended::Unknown) => {
-                self.tape.steps.push(Step::Compute { ps: 0, taken_ps: 0, after: self.after })
+                self.tape.push(Step::Compute { ps: 0, taken_ps: 0, after: self.after })
             }
         }
         self.cursor = cursor.max(moment.end);
@@ -403,7 +403,7 @@ impl<'a> Reader<'a> {
 
     fn computed(&mut self, spell: Spell) {
         let step = self.compute_step(spell, self.after);
-        self.tape.steps.push(step);
+        self.tape.push(step);
     }
 
     fn compute_step(&mut self, Spell { own, taken }: Spell, after: u16) -> Step {
@@ -548,7 +548,7 @@ impl<'a> Reader<'a> {
             Kind::Probe => {
                 self.until(moment, Next::Other);
                 let step = self.tape.steps.len() as u32;
-                self.tape.steps.push(NOTHING);
+                self.tape.push(NOTHING);
                 self.probed = Some(Probed {
                     thread: moment.thread,
                     step,
@@ -584,7 +584,7 @@ impl<'a> Reader<'a> {
                     let kept = chooses && runs.iter().any(is_done) && runs.iter().any(left);
                     self.assumed.kept_choices += u64::from(kept);
                     if ps > 0 {
-                        self.tape.steps.push(Step::Spent { ps, bytes: 0, on: Spent::Testing });
+                        self.tape.push(Step::Spent { ps, bytes: 0, on: Spent::Testing });
                     }
                 } else if chooses || ps > 0 {
                     let (first, test) = (self.tape.candidates.len(), test.unwrap_or(Test::All));
@@ -757,7 +757,7 @@ impl<'a> Reader<'a> {
     fn spent(&mut self, part: Part, moment: &Moment, most_ns: i64, bytes: u64, on: Spent) {
         if part.step != NONE && moment.end > moment.begin {
             let ps = self.own_ns(moment).min(most_ns).saturating_mul(1_000);
-            self.tape.steps.push(Step::Spent { ps, bytes, on });
+            self.tape.push(Step::Spent { ps, bytes, on });
         }
     }
 
@@ -770,7 +770,7 @@ impl<'a> Reader<'a> {
     fn push(&mut self, starts: bool, step: impl FnOnce(u32) -> Step) -> Part {
         let slot = if starts { self.requests.slot() } else { NONE };
         let part = Part { slot, step: self.tape.steps.len() as u32 };
-        self.tape.steps.push(step(slot));
+        self.tape.push(step(slot));
         part
     }
 
@@ -790,7 +790,7 @@ impl<'a> Reader<'a> {
     fn complete(&mut self, started: Started) {
         for part in [started.first, started.receive] {
             if part.slot != NONE {
-                self.tape.steps.push(Step::Wait { request: part.slot });
+                self.tape.push(Step::Wait { request: part.slot });
                 self.requests.release(part.slot);
             }
         }

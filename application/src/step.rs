@@ -2,7 +2,7 @@
 //! others do.
 
 use program::{FastMap, meanings};
-use simulate::{collectives::Op, event::Test, loggops::Sending};
+use simulate::{collectives::Op, event::Test, huge_pages, loggops::Sending};
 
 use crate::read::Assumed;
 
@@ -184,6 +184,15 @@ pub struct Tape {
     /// End of `MPI_Init` and beginning of `MPI_Finalize` on the common clock, ns.
     pub begin_ns: i64,
     pub end_ns: i64,
+}
+
+impl Tape {
+    /// Inlined: as an argument, a step would be written to memory and read back in other pieces.
+    #[inline(always)]
+    pub(crate) fn push(&mut self, step: Step) {
+        huge_pages::reserve(&mut self.steps, 1);
+        self.steps.push(step);
+    }
 }
 
 /// A program.

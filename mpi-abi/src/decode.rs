@@ -23,6 +23,28 @@ impl core::fmt::Display for DecodeError {
 
 impl core::error::Error for DecodeError {}
 
+/// Takes records as they are decoded. An event is larger than the registers: returned as a value, it would be read
+/// back from memory in other pieces than it was written in, which waits for the writes.
+pub trait Records<'a> {
+    /// A call.
+    fn event(&mut self, event: Event<'a>);
+    /// Any other record.
+    fn other(&mut self, record: Record<'a>);
+}
+
+/// Keeps the record.
+struct Last<'a>(Option<Record<'a>>);
+
+impl<'a> Records<'a> for Last<'a> {
+    fn event(&mut self, event: Event<'a>) {
+        self.0 = Some(Record::Event(event));
+    }
+
+    fn other(&mut self, record: Record<'a>) {
+        self.0 = Some(record);
+    }
+}
+
 #[derive(Clone, Copy)]
 struct Known<'a> {
     signature: Signature,
@@ -79,31 +101,35 @@ impl<'a> Decoder<'a> {
     }
 
     /// The next record; `None` at the end and from the first damaged record on.
-    ///
-    /// Inlined, so that the parts of a record stay in registers: as a whole it is large, and read back in other
-    /// pieces than it was written in.
-    #[inline(always)]
     pub fn next_record(&mut self) -> Option<Record<'a>> {
+        let mut last = Last(None);
+        self.visit(&mut last);
+        last.0
+    }
+
+    /// Hands over the next record; false at the end and from the first damaged record on.
+    #[inline(always)]
+    pub fn visit(&mut self, to: &mut impl Records<'a>) -> bool {
         if self.failed.is_some() || self.reader.is_empty() {
-            return None;
+            return false;
         }
         let at = self.reader.at();
-        match self.record() {
-            Some(Some(record)) => Some(record),
-            Some(None) => {
+        match self.record(to) {
+            Some(true) => true,
+            Some(false) => {
                 self.reader = Reader::new(&[]);
-                None
+                false
             }
             None => {
                 self.failed = Some(DecodeError { at });
-                None
+                false
             }
         }
     }
 
-    /// The outer `None` is damage, the inner one the end.
+    /// `None` is damage, false the end.
     #[inline(always)]
-    fn record(&mut self) -> Option<Option<Record<'a>>> {
+    fn record(&mut self, to: &mut impl Records<'a>) -> Option<bool> {
         let mut head = self.reader.number()?;
         let mut error = 0;
         if head == code::ERROR {
@@ -113,12 +139,9 @@ impl<'a> Decoder<'a> {
                 return None;
             }
         }
-        Some(Some(match head {
-            code::END => return Some(None),
-            code::NEW => {
-                let number = self.new_entry()?;
-                Record::Event(self.event(number, error)?)
-            }
+        let number = match head {
+            code::END => return Some(false),
+            code::NEW => self.new_entry()?,
             code::EVENT.. => {
                 let number = usize::try_from(head - code::EVENT).ok()?;
                 let (number, changed) = (number >> 1, number & 1 == 1);
@@ -134,8 +157,20 @@ impl<'a> Decoder<'a> {
                         known.received = known.received.wrapping_add_signed(self.reader.signed()?);
                     }
                 }
-                Record::Event(self.event(number, error)?)
+                number
             }
+            _ => {
+                to.other(self.other(head)?);
+                return Some(true);
+            }
+        };
+        self.event(number, error, to)?;
+        Some(true)
+    }
+
+    /// A record that is not an event.
+    fn other(&mut self, head: u64) -> Option<Record<'a>> {
+        Some(match head {
             code::MORE => Record::More(self.requests()?),
             code::COMMUNICATOR => Record::Communicator(CommunicatorDef {
                 number: self.reader.small()?,
@@ -182,7 +217,7 @@ impl<'a> Decoder<'a> {
             code::ON => Record::Switch { on: true, at: self.moment()? },
             code::LOST => Record::Lost { events: self.reader.number()? },
             _ => return None,
-        }))
+        })
     }
 
     fn moment(&mut self) -> Option<u64> {
@@ -226,7 +261,7 @@ impl<'a> Decoder<'a> {
     }
 
     #[inline(always)]
-    fn event(&mut self, number: usize, error: i32) -> Option<Event<'a>> {
+    fn event(&mut self, number: usize, error: i32, to: &mut impl Records<'a>) -> Option<()> {
         let &Known { signature, bytes, received, .. } = self.known.get(number)?;
         let begin = self.last.checked_add(self.reader.number()?)?;
         let end = begin.checked_add(self.reader.number()?)?;
@@ -257,7 +292,7 @@ impl<'a> Decoder<'a> {
             got = read_sizes(&mut self.reader, *known)?;
             *known = got.or(*known);
         }
-        Some(Event {
+        to.event(Event {
             signature,
             begin,
             end,
@@ -270,7 +305,8 @@ impl<'a> Decoder<'a> {
             requests,
             sent,
             got,
-        })
+        });
+        Some(())
     }
 
     #[inline]

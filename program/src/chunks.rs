@@ -5,8 +5,8 @@
 
 use crate::open::Rank;
 use mpi_abi::{
-    Actual, Anchor, CHUNK, CHUNK_HEADER, ChunkHeader, CommunicatorDef, Decoder, HEADER, ListKind,
-    Record, RequestRun, Run, Signature, crc32,
+    Actual, Anchor, CHUNK, CHUNK_HEADER, ChunkHeader, CommunicatorDef, Decoder, Event, HEADER,
+    ListKind, Record, Records, RequestRun, Run, Signature, crc32,
 };
 use std::fs::File;
 use std::io;
@@ -323,95 +323,132 @@ impl Position {
         arena: &mut Arena,
         keep: bool,
         common: impl Fn(i64) -> i64,
-        mut deliver: impl FnMut(&Moment, &Arena),
+        deliver: impl FnMut(&Moment, &Arena),
     ) -> usize {
         let header = &loaded.header;
-        let scale = Scale::new(header, reader.rate);
         let thread = header.thread;
         let mut decoder = Decoder::new(loaded.payload(), header.base);
-        let mut number = 0;
-        let mut last = self.threads.get(usize::from(thread)).map_or(0, |thread| thread.1);
+        let last = self.threads.get(usize::from(thread)).map_or(0, |thread| thread.1);
+        let mut delivery = Delivery {
+            slice,
+            number: 0,
+            thread,
+            scale: Scale::new(header, reader.rate),
+            last,
+            arena,
+            keep,
+            common,
+            deliver,
+        };
         let mut ended = false;
-        while number < slice.end {
-            let Some(record) = decoder.next_record() else {
-                ended = true;
-                break;
-            };
-            number += 1;
-            if number <= slice.start {
-                continue;
-            }
-            let mut at = |ticks: u64| {
-                last = last.max(scale.ns(ticks));
-                common(last)
-            };
-            if !keep {
-                arena.clear();
-            }
-            let (begin, end, what) = match record {
-                Record::Event(event) => {
-                    let begin = at(event.begin);
-                    let end = if event.end == event.begin { begin } else { at(event.end) };
-                    let requests = extend(&mut arena.requests, event.requests);
-                    let mut list = |sizes: mpi_abi::Sizes| extend(&mut arena.sizes, sizes);
-                    let call = CallMoment {
-                        signature: event.signature,
-                        error: event.error,
-                        bytes: event.bytes,
-                        received: event.received,
-                        begun: event.begun,
-                        actual: event.actual,
-                        found: event.found,
-                        requests,
-                        sent: event.sent.map(&mut list),
-                        got: event.got.map(&mut list),
-                    };
-                    (begin, end, What::Call(call))
-                }
-                other => {
-                    let moment = match other {
-                        Record::RegionBegin { at, .. }
-                        | Record::RegionEnd { at, .. }
-                        | Record::Switch { at, .. } => Some(at),
-                        _ => None,
-                    };
-                    let begin = match moment {
-                        Some(ticks) => at(ticks),
-                        None => common(last),
-                    };
-                    let what = match other {
-                        Record::Event(_) => continue,
-                        Record::More(requests) => What::More(extend(&mut arena.requests, requests)),
-                        Record::Communicator(def) => What::Communicator(def),
-                        Record::List { communicator, kind, offset, runs } => {
-                            let runs = extend(&mut arena.runs, runs);
-                            What::List { communicator, kind, offset, runs }
-                        }
-                        Record::Window { window, communicator } => {
-                            What::Window { window, communicator }
-                        }
-                        Record::RegionName { region, name } => {
-                            let name = extend(&mut arena.names, name.iter().copied());
-                            What::RegionName { region, name }
-                        }
-                        Record::RegionBegin { region, .. } => What::RegionBegin { region },
-                        Record::RegionEnd { region, .. } => What::RegionEnd { region },
-                        Record::Switch { on, .. } => What::Switch { on },
-                        Record::Lost { events } => What::Lost { events },
-                    };
-                    (begin, begin, what)
-                }
-            };
-            deliver(&Moment { thread, begin, end, what }, arena);
+        while delivery.number < delivery.slice.end && !ended {
+            ended = !decoder.visit(&mut delivery);
         }
         if let Some(state) = self.threads.get_mut(usize::from(thread)) {
-            state.1 = last;
+            state.1 = delivery.last;
         }
+        let number = delivery.number;
         if ended && decoder.error().is_some() {
             // A closed chunk with the right checksum decodes; only an open one can be cut off.
             self.damage.cut += 1;
         }
         number
+    }
+}
+
+/// Turns the records of a chunk into moments.
+struct Delivery<'d, Common, Deliver> {
+    slice: Slice,
+    /// Records so far.
+    number: usize,
+    thread: u16,
+    scale: Scale,
+    /// Time of the last record: that of a thread does not go back.
+    last: i64,
+    arena: &'d mut Arena,
+    keep: bool,
+    common: Common,
+    deliver: Deliver,
+}
+
+impl<Common: Fn(i64) -> i64, Deliver: FnMut(&Moment, &Arena)> Delivery<'_, Common, Deliver> {
+    /// Counts a record; whether it is to be delivered.
+    #[inline(always)]
+    fn count(&mut self) -> bool {
+        self.number += 1;
+        if !self.keep {
+            self.arena.clear();
+        }
+        self.number > self.slice.start
+    }
+
+    #[inline(always)]
+    fn at(&mut self, ticks: u64) -> i64 {
+        self.last = self.last.max(self.scale.ns(ticks));
+        (self.common)(self.last)
+    }
+}
+
+impl<'a, Common, Deliver> Records<'a> for Delivery<'_, Common, Deliver>
+where
+    Common: Fn(i64) -> i64,
+    Deliver: FnMut(&Moment, &Arena),
+{
+    #[inline(always)]
+    fn event(&mut self, event: Event<'a>) {
+        if !self.count() {
+            return;
+        }
+        let begin = self.at(event.begin);
+        let end = if event.end == event.begin { begin } else { self.at(event.end) };
+        let requests = extend(&mut self.arena.requests, event.requests);
+        let mut list = |sizes: mpi_abi::Sizes| extend(&mut self.arena.sizes, sizes);
+        let call = CallMoment {
+            signature: event.signature,
+            error: event.error,
+            bytes: event.bytes,
+            received: event.received,
+            begun: event.begun,
+            actual: event.actual,
+            found: event.found,
+            requests,
+            sent: event.sent.map(&mut list),
+            got: event.got.map(&mut list),
+        };
+        let what = What::Call(call);
+        (self.deliver)(&Moment { thread: self.thread, begin, end, what }, self.arena);
+    }
+
+    fn other(&mut self, record: Record<'a>) {
+        if !self.count() {
+            return;
+        }
+        let begin = match record {
+            Record::RegionBegin { at, .. }
+            | Record::RegionEnd { at, .. }
+            | Record::Switch { at, .. } => self.at(at),
+            _ => (self.common)(self.last),
+        };
+        let arena = &mut *self.arena;
+        let what = match record {
+            Record::Event(_) => return,
+            Record::More(requests) => What::More(extend(&mut arena.requests, requests)),
+            Record::Communicator(def) => What::Communicator(def),
+            Record::List { communicator, kind, offset, runs } => {
+                let runs = extend(&mut arena.runs, runs);
+                What::List { communicator, kind, offset, runs }
+            }
+            Record::Window { window, communicator } => What::Window { window, communicator },
+            Record::RegionName { region, name } => {
+                let name = extend(&mut arena.names, name.iter().copied());
+                What::RegionName { region, name }
+            }
+            Record::RegionBegin { region, .. } => What::RegionBegin { region },
+            Record::RegionEnd { region, .. } => What::RegionEnd { region },
+            Record::Switch { on, .. } => What::Switch { on },
+            Record::Lost { events } => What::Lost { events },
+        };
+        (self.deliver)(&Moment { thread: self.thread, begin, end: begin, what }, self.arena);
     }
 }
 

@@ -7,10 +7,17 @@ const LARGE_PAGE: usize = 2 << 20;
 const ASIDE: usize = 64;
 
 /// Reserves room for this many more. Like [`Vec::reserve`], at least doubles.
+#[inline(always)]
 pub fn reserve<T>(list: &mut Vec<T>, more: usize) {
     if list.capacity() - list.len() < more {
-        reserve_exact(list, more.max(list.capacity()));
+        grow(list, more);
     }
+}
+
+#[cold]
+#[inline(never)]
+fn grow<T>(list: &mut Vec<T>, more: usize) {
+    reserve_exact(list, more.max(list.capacity()));
 }
 
 /// Reserves room for this many more, and the rest of the last page.

@@ -10,7 +10,7 @@ pub mod cycle;
 pub mod event;
 pub mod goal;
 pub mod graph;
-mod huge_pages;
+pub mod huge_pages;
 pub mod job;
 pub mod loggops;
 pub mod noise;

@@ -472,7 +472,7 @@ impl Making<'_> {
         let (ps, after) = tail.copied().unwrap_or((0, 0));
         let ps = whole_ns(ps as f64 * model.tail.ratio(model.own, self.place.ranks));
         if ps > 0 {
-            own.tape.steps.push(Step::Compute { ps, taken_ps: 0, after });
+            own.tape.push(Step::Compute { ps, taken_ps: 0, after });
         }
         own.tape
     }
@@ -487,7 +487,7 @@ impl Making<'_> {
                 own.open.remove(of);
                 own.free.push(request);
                 if others.is_empty() {
-                    own.tape.steps.push(Step::Wait { request });
+                    own.tape.push(Step::Wait { request });
                     return;
                 }
                 let first = own.tape.candidates.len() as u32;
@@ -496,7 +496,7 @@ impl Making<'_> {
                 own.tape.candidates.extend(others.into_iter().map(|one| candidate(one, false)));
                 let count = own.tape.candidates.len() as u32 - first;
                 let test = simulate::event::Test::All;
-                own.tape.steps.push(Step::Choose { first, count, test, ps: 0 });
+                own.tape.push(Step::Choose { first, count, test, ps: 0 });
             }
             Kind::Region { shape, function } => {
                 if function.of(&self.place, at.rank, at.value) == Wants::Absent {
@@ -505,7 +505,7 @@ impl Making<'_> {
                 self.compute(at, own);
                 if let Shape::Region { begins, region } = *shape {
                     let step = if begins { Step::Begin { region } } else { Step::End { region } };
-                    own.tape.steps.push(step);
+                    own.tape.push(step);
                 }
             }
             Kind::Message { shape, function, tag, .. } => {
@@ -536,13 +536,13 @@ impl Making<'_> {
         let sample = at.sample();
         let bytes = self.bytes(at, sample);
         let request = own.request(starts, at.number);
-        own.tape.steps.push(match sends {
+        own.tape.push(match sends {
             true => Step::Send { to: peer, channel, bytes, request, mpi },
             false => Step::Receive { from: peer, channel, bytes, request, mpi },
         });
         if let Some((ps, on)) = sample.and_then(|sample| sample.spent) {
             let bytes = sending(mpi).mark(bytes);
-            own.tape.steps.push(Step::Spent { ps, bytes, on });
+            own.tape.push(Step::Spent { ps, bytes, on });
         }
     }
 
@@ -612,7 +612,7 @@ impl Making<'_> {
         let call = own.tape.calls.len() as u32;
         own.tape.calls.push(Call { operation, group, rank: place as u32, channel, mpi });
         let request = own.request(starts, at.number);
-        own.tape.steps.push(Step::Collective { call, request });
+        own.tape.push(Step::Collective { call, request });
     }
 
     /// The group that a rank is in.
@@ -645,7 +645,7 @@ impl Making<'_> {
         let ratio = law.ratio(self.model.own, self.place.ranks);
         let ps = whole_ns(sample.compute_ps as f64 * ratio);
         if ps > 0 {
-            own.tape.steps.push(Step::Compute { ps, taken_ps: 0, after: sample.after });
+            own.tape.push(Step::Compute { ps, taken_ps: 0, after: sample.after });
         }
     }
 

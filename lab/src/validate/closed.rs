@@ -26,9 +26,11 @@ use crate::{
     workspace::Workspace,
 };
 
-/// Times a program is run with the daemon and without.
+/// Times a program is run with the daemon and without, and four ways.
 const PAIRS: usize = 10;
 const FEW_PAIRS: usize = 3;
+const WAYS: usize = 5;
+const FEW_WAYS: usize = 1;
 /// How far a prediction may be off, per cent.
 const OFF: f64 = 2.0;
 /// A run that lost more than this to anything but the daemon is disturbed, per cent; it is repeated.
@@ -78,6 +80,18 @@ impl Run {
     }
 }
 
+/// The same run four ways, s.
+struct Ways {
+    /// From launch to end, as it is and traced.
+    original: f64,
+    traced: f64,
+    /// From `MPI_Init` to `MPI_Finalize`.
+    inside: f64,
+    simulated: f64,
+    /// None with the reason if it cannot be re-enacted.
+    replayed: Result<f64, String>,
+}
+
 /// What was measured and predicted of one program.
 struct Compared {
     name: &'static str,
@@ -87,6 +101,8 @@ struct Compared {
     identity_pct: f64,
     /// Without the daemon, and with it.
     directions: Vec<Direction>,
+    /// Medians over the runs.
+    ways: Ways,
 }
 
 struct Direction {
@@ -295,6 +311,50 @@ impl Loop<'_> {
         })
     }
 
+    /// Runs a program as it is, traced, and re-enacted, in turns.
+    fn ways(&self, job: &Job, times: usize) -> Result<Ways> {
+        let dir = |what: &str| self.validate.scratch.join(what);
+        let (trace, again) = (dir("traced"), dir("replayed"));
+        let line = format!("exec taskset -c $OMPI_COMM_WORLD_RANK {}", job.line);
+        let (mut original, mut traced, mut inside) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut simulated, mut replayed) = (Vec::new(), Ok(Vec::new()));
+        for _ in 0..times {
+            for dir in [&trace, &again] {
+                let _ = fs::remove_dir_all(dir);
+            }
+            let detour = self.validate.workspace.binary("detour");
+            original.push(exec::timed(self.mpirun().args(["sh", "-c", &line]))?.as_secs_f64());
+            let mut command = self.mpirun();
+            command.arg(&detour).args(["--quiet", "mpi", "record", "-o"]).arg(&trace);
+            command.args(["--", "sh", "-c", &line]);
+            traced.push(exec::timed(&mut command)?.as_secs_f64());
+            let about = self.simulated(&trace, &["--noise", "none", "--runs", "1"])?;
+            let before_s = number(&about, "traced_s")?;
+            inside.push(before_s);
+            simulated.push(before_s * (1.0 + number(&about, "identity_error_pct")? / 100.0));
+            let Ok(times) = &mut replayed else { continue };
+            let line =
+                r#"exec taskset -c $OMPI_COMM_WORLD_RANK "$0" --quiet mpi replay "$1" -o "$2""#;
+            let mut command = self.mpirun();
+            command.args(["sh", "-c", line]).arg(&detour).args([&trace, &again]);
+            match exec::run(&mut command) {
+                Ok(()) => {
+                    let about = self.simulated(&again, &["--noise", "none", "--runs", "1"])?;
+                    times.push(number(&about, "traced_s")?);
+                }
+                Err(error) => replayed = Err(format!("{error:#}")),
+            }
+        }
+        eprintln!("  {}: {original:.3?} s, traced {traced:.3?} s", job.name);
+        Ok(Ways {
+            original: median(original),
+            traced: median(traced),
+            inside: median(inside),
+            simulated: median(simulated),
+            replayed: replayed.map(median),
+        })
+    }
+
     fn compare(&self, job: &Job, pairs: usize, daemon: &Path) -> Result<Compared> {
         let (mut with, mut without) = (Vec::new(), Vec::new());
         let dir = |what: &str, pair: usize| self.validate.scratch.join(format!("{what}-{pair}"));
@@ -320,6 +380,7 @@ impl Loop<'_> {
             disturbed: all().filter(|run| run.is_disturbed()).count(),
             identity_pct: median(without.iter().map(|run| run.identity_pct)),
             directions,
+            ways: self.ways(job, if self.validate.quick { FEW_WAYS } else { WAYS })?,
         };
         for run in all() {
             let _ = fs::remove_dir_all(&run.dir);
@@ -450,6 +511,31 @@ fn section(results: &[Compared], missing: &[&str]) -> String {
                 direction.verdict()
             );
         }
+    }
+    text.push_str(
+        "\nThe same program four ways, without the daemon, in turns: as it is, recorded by `detour mpi record`, simulated \
+         from that trace, and re-enacted by `detour mpi replay`. The first two are from launch to end, the others from \
+         `MPI_Init` to `MPI_Finalize`, with deviations from the original and from the trace.\n\n\
+         | program | original | traced | | traced, inside MPI | simulated | | re-enacted | |\n|---|---|---|---|---|---|---|---|---|\n",
+    );
+    let off = |time: f64, from: f64| 100.0 * (time / from - 1.0);
+    for Compared { name, ways, .. } in results {
+        let Ways { original, traced, inside, simulated, replayed } = ways;
+        let replayed = match replayed {
+            Ok(time) => format!("{time:.3} s | {:+.2} %", off(*time, *inside)),
+            Err(_) => "refused | ".to_owned(),
+        };
+        let _ = writeln!(
+            text,
+            "| {name} | {original:.3} s | {traced:.3} s | {:+.2} % | {inside:.3} s | {simulated:.3} s | {:+.2} % | {replayed} |",
+            off(*traced, *original),
+            off(*simulated, *inside),
+        );
+    }
+    for (name, reason) in
+        results.iter().filter_map(|one| Some((one.name, one.ways.replayed.as_ref().err()?)))
+    {
+        let _ = writeln!(text, "\n{name} is not re-enacted: {reason}.");
     }
     for name in missing {
         let _ = writeln!(text, "\n{name} is not installed here.");

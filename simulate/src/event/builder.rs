@@ -73,6 +73,8 @@ pub struct ScheduleBuilder {
     /// Where the next dependency on each operation's end, and on its start, goes.
     places: Vec<u32>,
     prover: Prover,
+    /// How many messages each rank gets; empty until there is one.
+    messages_to: Vec<u32>,
     most_cpu: u8,
     most_nic: u8,
     largest: u64,
@@ -104,6 +106,7 @@ impl ScheduleBuilder {
             pending: Vec::new(),
             places: Vec::new(),
             prover: Prover::default(),
+            messages_to: Vec::new(),
             most_cpu: 0,
             most_nic: 0,
             largest: 0,
@@ -160,6 +163,11 @@ impl ScheduleBuilder {
     ) -> OpId {
         if to >= self.ranks {
             self.no_such_peer(to);
+        } else {
+            if self.messages_to.is_empty() {
+                self.messages_to.resize(self.ranks as usize, 0);
+            }
+            self.messages_to[to as usize] += 1;
         }
         if bytes > MOST_BYTES {
             let (rank, index) = self.here();
@@ -292,7 +300,7 @@ impl ScheduleBuilder {
             labels: self.labels,
             choices: self.choices,
         };
-        pairs::settle(&mut schedule, self.mpi);
+        pairs::settle(&mut schedule, self.mpi, &self.messages_to);
         Ok(schedule)
     }
 
@@ -347,6 +355,7 @@ impl ScheduleBuilder {
         } else if self.edges.len() + self.pending.len() >= MOST {
             self.fail(BuildError::TooLarge);
         } else {
+            huge_pages::reserve(&mut self.pending, 1);
             self.pending.push((on.0, op.0, start));
         }
     }
@@ -358,19 +367,18 @@ impl ScheduleBuilder {
         if self.ordered.len() == self.first.len() {
             return;
         }
-        let ops = &mut self.ops[first as usize..];
+        let count = self.ops.len() - first as usize;
         let place = |on: u32, start: bool| 2 * on as usize + usize::from(start);
         self.places.clear();
-        self.places.resize(2 * ops.len(), 0);
+        huge_pages::reserve(&mut self.places, 2 * count);
+        self.places.resize(2 * count, 0);
         for &(on, _, start) in &self.pending {
             self.places[place(on, start)] += 1;
         }
-        let mut next = self.edges.len() as u32;
+        let begin = self.edges.len() as u32;
+        let mut next = begin;
         for count in &mut self.places {
             next += std::mem::replace(count, next);
-        }
-        for (op, places) in ops.iter_mut().zip(self.places.chunks_exact(2)) {
-            (op.successors, op.start_successors) = (places[0], places[1]);
         }
         huge_pages::reserve(&mut self.edges, self.pending.len());
         self.edges.resize(next as usize, 0);
@@ -378,6 +386,13 @@ impl ScheduleBuilder {
             let at = &mut self.places[place(on, start)];
             self.edges[*at as usize] = first + successor;
             *at += 1;
+        }
+        // Each place is now where the next one's dependencies begin.
+        let ops = &mut self.ops[first as usize..];
+        let mut begins = begin;
+        for (op, places) in ops.iter_mut().zip(self.places.chunks_exact(2)) {
+            (op.successors, op.start_successors) = (begins, places[0]);
+            begins = places[1];
         }
         self.ordered.push(self.prover.prove(&self.ops, &self.edges, first, |_| false));
         let slots = self.slots.last().copied().unwrap_or(0);

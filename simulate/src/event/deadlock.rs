@@ -9,6 +9,7 @@ use super::{
     matching::accepts,
     pairs::Sends,
     schedule::{Kind, NOBODY, Op, Schedule},
+    wants::End,
 };
 
 /// The progress of an operation.
@@ -98,15 +99,15 @@ impl<P: Fn(u32) -> Progress> Deadlock<'_, P> {
     }
 
     /// The sends that match a receive by source.
-    fn sends_for(&self, receive: u32) -> &[(u32, u32)] {
+    fn sends_for(&self, receive: u32) -> &[End] {
         let from = self.op(receive).peer;
         let sends = self.sends.get_or_init(|| Sends::by_target(self.schedule));
         let all = sends.to(self.schedule.rank_of(receive));
         if from == ANY {
             return all;
         }
-        let rest = &all[all.partition_point(|&(source, _)| source < from)..];
-        &rest[..rest.partition_point(|&(source, _)| source == from)]
+        let rest = &all[all.partition_point(|end| end.1 < from)..];
+        &rest[..rest.partition_point(|end| end.1 == from)]
     }
 
     fn receives_at(&self, rank: u32) -> impl Iterator<Item = u32> {
@@ -134,10 +135,10 @@ impl<P: Fn(u32) -> Progress> Deadlock<'_, P> {
                 })
             }
             Kind::Recv => {
-                let fits = |&&(source, send): &&(u32, u32)| {
-                    self.is(send, progress) && accepts(this, source, self.op(send).tag)
+                let fits = |&&(tag, source, send): &&End| {
+                    self.is(send, progress) && accepts(this, source, tag)
                 };
-                self.sends_for(op).iter().find(fits).map(|&(_, send)| send)
+                self.sends_for(op).iter().find(fits).map(|end| end.2)
             }
             Kind::Calc | Kind::Choice | Kind::Note => None,
         }
@@ -167,8 +168,8 @@ impl<P: Fn(u32) -> Progress> Deadlock<'_, P> {
             Kind::Recv => {
                 let sends = self.sends.get_or_init(|| Sends::by_target(self.schedule));
                 let rank = self.schedule.rank_of(op);
-                let left = sends.to(rank).iter().filter(|(_, send)| left(send));
-                left.min_by_key(|(source, _)| *source != this.peer).map(|&(_, send)| send)
+                let left = sends.to(rank).iter().filter(|end| left(&end.2));
+                left.min_by_key(|end| end.1 != this.peer).map(|end| end.2)
             }
             Kind::Calc | Kind::Choice | Kind::Note => None,
         }

@@ -5,6 +5,7 @@
 //! before. As long as every operation so far depends on the previous one, the latest implies all.
 
 use super::schedule::{Kind, Op, Ordered};
+use crate::huge_pages;
 
 /// Latest operations (number in the rank, plus one; 0: none) known to precede one.
 #[derive(Clone, Copy, Debug, Default)]
@@ -39,6 +40,7 @@ impl Prover {
     ) -> Ordered {
         let own = &ops[first as usize..];
         self.before.clear();
+        huge_pages::reserve(&mut self.before, own.len());
         self.before.resize(own.len(), Before::default());
         let mut proven = Ordered { local: true, receives: true, all: true };
         let (mut last_local, mut last_receive) = (0, 0);

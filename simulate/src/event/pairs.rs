@@ -8,9 +8,12 @@ use super::{
     schedule::{Kind, NOBODY, Pairing, Schedule},
     wants::{End, Wants},
 };
+use crate::huge_pages;
 
-pub(crate) fn settle(schedule: &mut Schedule, mpi: bool) {
-    at_each_target(schedule, mpi, |pairs, target, incoming, wanted| {
+/// Given how many messages each rank gets.
+pub(crate) fn settle(schedule: &mut Schedule, mpi: bool, messages_to: &[u32]) {
+    let sends = Sends::counted(schedule, messages_to);
+    at_each_target(schedule, sends, mpi, |pairs, target, incoming, wanted| {
         if mpi {
             pairs.at_target_of_mpi(target, incoming, wanted);
         } else {
@@ -22,34 +25,35 @@ pub(crate) fn settle(schedule: &mut Schedule, mpi: bool) {
 /// Determines nothing: every message is searched for.
 #[cfg(test)]
 pub(crate) fn search_all(schedule: &mut Schedule) {
-    at_each_target(schedule, false, |pairs, _, incoming, wanted| pairs.search(incoming, wanted));
+    let sends = Sends::by_target(schedule);
+    at_each_target(schedule, sends, false, |pairs, _, incoming, wanted| {
+        pairs.search(incoming, wanted)
+    });
 }
 
 fn at_each_target(
     schedule: &mut Schedule,
+    Sends { begins, mut sends }: Sends,
     mpi: bool,
     mut settle: impl FnMut(&mut Pairs<'_>, usize, &[End], &[End]),
 ) {
     let ranks = schedule.ranks() as usize;
-    let sends = Sends::by_target(schedule);
     let (channels, wants) = (0, Wants::default());
     let mut pairs = Pairs { schedule, channels, wants, floors: Floors::default(), mpi };
-    let (mut incoming, mut wanted): (Vec<End>, Vec<End>) = (Vec::new(), Vec::new());
-    let mut spare: Vec<End> = Vec::new();
+    let (mut wanted, mut spare): (Vec<End>, Vec<End>) = (Vec::new(), Vec::new());
     for target in 0..ranks {
-        let ops = &pairs.schedule.ops;
-        incoming.clear();
-        incoming.extend(
-            sends.to(target as u32).iter().map(|&(source, op)| (ops[op as usize].tag, source, op)),
-        );
+        let incoming = &mut sends[begins[target]..begins[target + 1]];
         wanted.clear();
-        wanted.extend(pairs.schedule.of_rank(target as u32).filter_map(|index| {
-            let op = &ops[index as usize];
-            (op.kind == Kind::Recv).then_some((op.tag, op.peer, index))
-        }));
-        sort(&mut incoming, &mut spare);
+        let own = pairs.schedule.of_rank(target as u32);
+        let ops = &pairs.schedule.ops[own.start as usize..own.end as usize];
+        wanted.extend(
+            own.zip(ops).filter_map(|(index, op)| {
+                (op.kind == Kind::Recv).then_some((op.tag, op.peer, index))
+            }),
+        );
+        sort(incoming, &mut spare);
         sort(&mut wanted, &mut spare);
-        settle(&mut pairs, target, &incoming, &wanted);
+        settle(&mut pairs, target, incoming, &wanted);
     }
     let Pairs { channels, wants, .. } = pairs;
     schedule.channels = channels;
@@ -62,67 +66,85 @@ const MANY: usize = 4_096;
 const DIGITS: u32 = 11;
 
 /// Sorts by tag, source and operation. Operations come in ascending order for each source.
-fn sort(ends: &mut Vec<End>, spare: &mut Vec<End>) {
+fn sort(ends: &mut [End], spare: &mut Vec<End>) {
     if ends.len() < MANY {
         ends.sort_unstable();
         return;
     }
-    if ends.is_sorted() {
-        return;
+    // Most ranks have few neighbours and few tags: only digits that differ are looked at.
+    let (tag, source, _) = ends[0];
+    let (tags, sources) =
+        ends.iter().fold((0, 0), |bits, end| (bits.0 | (end.0 ^ tag), bits.1 | (end.1 ^ source)));
+    if ends.len() > spare.len() {
+        let more = ends.len() - spare.len();
+        huge_pages::reserve(spare, more);
+        spare.resize(ends.len(), (0, 0, 0));
     }
-    for by_tag in [false, true] {
+    let (mut from, mut to) = (&mut *ends, &mut spare[..]);
+    let mut moved = false;
+    for (by_tag, bits) in [(false, sources), (true, tags)] {
         for shift in [0, DIGITS, 2 * DIGITS] {
-            let digit = |end: &End| {
-                let key = if by_tag { end.0 } else { end.1 };
-                (key >> shift) as usize & ((1 << DIGITS) - 1)
-            };
-            let mut counts = [0u32; 1 << DIGITS];
-            ends.iter().for_each(|end| counts[digit(end)] += 1);
-            if ends.first().is_some_and(|end| counts[digit(end)] as usize == ends.len()) {
+            let digit = |key: u32| (key >> shift) as usize & ((1 << DIGITS) - 1);
+            if digit(bits) == 0 {
                 continue;
             }
+            let place = |end: &End| digit(if by_tag { end.0 } else { end.1 });
+            let mut counts = [0u32; 1 << DIGITS];
+            from.iter().for_each(|end| counts[place(end)] += 1);
             let mut next = 0;
             for count in &mut counts {
                 next += std::mem::replace(count, next);
             }
-            spare.clear();
-            spare.resize(ends.len(), (0, 0, 0));
-            for end in &*ends {
-                let place = &mut counts[digit(end)];
-                spare[*place as usize] = *end;
-                *place += 1;
+            for end in &*from {
+                let at = &mut counts[place(end)];
+                to[*at as usize] = *end;
+                *at += 1;
             }
-            std::mem::swap(ends, spare);
+            (from, to) = (&mut to[..from.len()], from);
+            moved = !moved;
         }
+    }
+    if moved {
+        to.copy_from_slice(from);
     }
 }
 
 /// All sends by target.
 pub(crate) struct Sends {
     begins: Vec<usize>,
-    /// (source, operation), those to target t from `begins[t]` to `begins[t + 1]`.
-    sends: Vec<(u32, u32)>,
+    /// Those to target t from `begins[t]` to `begins[t + 1]`.
+    sends: Vec<End>,
 }
 
 impl Sends {
     pub fn by_target(schedule: &Schedule) -> Sends {
-        let ranks = schedule.ranks() as usize;
-        let mut begins = vec![0; ranks + 1];
+        let mut messages_to = vec![0; schedule.ranks() as usize];
         let count = schedule.operations();
         for op in schedule.ops[..count].iter().filter(|op| op.kind == Kind::Send) {
-            begins[op.peer as usize + 1] += 1;
+            messages_to[op.peer as usize] += 1;
         }
+        Sends::counted(schedule, &messages_to)
+    }
+
+    /// Given how many there are to each rank; an empty list is none.
+    fn counted(schedule: &Schedule, messages_to: &[u32]) -> Sends {
+        let ranks = schedule.ranks() as usize;
+        let mut begins = vec![0; ranks + 1];
         for target in 0..ranks {
-            begins[target + 1] += begins[target];
+            let count = messages_to.get(target).map_or(0, |count| *count as usize);
+            begins[target + 1] = begins[target] + count;
         }
-        let mut sends = vec![(0, 0); begins[ranks]];
+        let mut sends = Vec::new();
+        huge_pages::reserve_exact(&mut sends, begins[ranks]);
+        sends.resize(begins[ranks], (0, 0, 0));
         let mut next = begins.clone();
         for rank in 0..ranks as u32 {
-            for index in schedule.of_rank(rank) {
-                let op = &schedule.ops[index as usize];
+            let own = schedule.of_rank(rank);
+            let ops = &schedule.ops[own.start as usize..own.end as usize];
+            for (index, op) in own.zip(ops) {
                 if op.kind == Kind::Send {
                     let place = &mut next[op.peer as usize];
-                    sends[*place] = (rank, index);
+                    sends[*place] = (op.tag, rank, index);
                     *place += 1;
                 }
             }
@@ -130,8 +152,8 @@ impl Sends {
         Sends { begins, sends }
     }
 
-    /// (source, operation) of the sends to this rank, sorted.
-    pub fn to(&self, rank: u32) -> &[(u32, u32)] {
+    /// The sends to this rank, by source and operation.
+    pub fn to(&self, rank: u32) -> &[End] {
         &self.sends[self.begins[rank as usize]..self.begins[rank as usize + 1]]
     }
 }
