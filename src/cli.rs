@@ -357,8 +357,8 @@ pub struct Report {
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=100_000))]
     pub runs: Option<u64>,
     /// Network: chic, altix, cnl, zeptoos, xt4, alps, daint; a file of `detour mpi net`; or
-    /// L=..,o=..,g=..,G=..,O=..,S=.. (os=.. and or=.. for an o of sender and receiver; omitted
-    /// ones are 0, S unlimited)
+    /// L=..,o=..,g=..,G=..,O=..,S=.. (os=.. and or=.. for an o of sender and receiver;
+    /// parameters left out are 0, S unlimited)
     #[arg(long, default_value = projection::NET, value_parser = network::parse)]
     pub net: Params,
     /// Network between ranks of one node, as for --net; requires --ranks-per-node [default: the same]

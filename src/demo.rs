@@ -18,7 +18,8 @@ use trace::Reader;
 
 use crate::{Verbosity, cli, options::work, output, page, record};
 
-/// Recorded on a two-CPU virtual machine by `detour record -d 2s`.
+/// One of the two CPUs of a virtual machine, beside `loadgen daemon --cpu 1 --period-us 50000 --burn-us 400`: recorded by
+/// `detour record -c 1 -d 8s`.
 static BUNDLED: &[u8] = include_bytes!("../fixtures/demo.detour");
 
 pub fn run(options: &cli::Demo, verbosity: Verbosity) -> Result<ExitCode> {

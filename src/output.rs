@@ -53,6 +53,11 @@ fn manners() -> Manners {
     MANNERS.get().copied().unwrap_or_default()
 }
 
+/// Whether standard output is a terminal. Open MPI gives its ranks one, whatever the output of mpirun goes to.
+fn on_terminal() -> bool {
+    std::io::stdout().is_terminal() && std::env::var_os("OMPI_COMM_WORLD_RANK").is_none()
+}
+
 /// Whether to use colour on standard output.
 pub fn colour() -> bool {
     match manners().colour {
@@ -60,7 +65,7 @@ pub fn colour() -> bool {
         When::Never => false,
         When::Auto => {
             let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-            std::io::stdout().is_terminal() && !refused
+            on_terminal() && !refused
         }
     }
 }
@@ -68,7 +73,7 @@ pub fn colour() -> bool {
 /// The layout of text; `all` shows every row, with full names.
 pub fn layout(all: bool) -> report::Options {
     let columns = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
-    let terminal = || terminal_size::terminal_size().filter(|_| std::io::stdout().is_terminal());
+    let terminal = || terminal_size::terminal_size().filter(|_| on_terminal());
     let terminal = || terminal().map(|(width, _)| usize::from(width.0));
     let width = columns.filter(|columns| *columns > 0).or_else(terminal).unwrap_or(100);
     report::Options { width, colour: colour(), all, ..report::Options::default() }
@@ -133,7 +138,7 @@ pub fn page(text: &str) -> Result<()> {
 
 /// The pager's command line, if the text needs one.
 fn pager(text: &str) -> Option<String> {
-    if manners().no_pager || !std::io::stdout().is_terminal() || !std::io::stdin().is_terminal() {
+    if manners().no_pager || !on_terminal() || !std::io::stdin().is_terminal() {
         return None;
     }
     let (_, height) = terminal_size::terminal_size()?;

@@ -168,6 +168,7 @@ fn write_page(path: &Path, options: &cli::Report, verbosity: Verbosity) -> Resul
         placement: options.placement.request(),
         exclude: options.exclude.clone(),
         tail: !options.no_tail,
+        decided_with_tail: options.tail,
     });
     let report = options.work.run(verbosity.quiet, |work| {
         let report = judge(options, &reader, summary, work)?;

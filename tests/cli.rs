@@ -1,4 +1,4 @@
-//! The command as used by scripts and people, on the bundled recording. Runs anywhere, without
+//! The command as used by scripts and people, on a recording of two CPUs. Runs anywhere, without
 //! privileges.
 
 mod command;
@@ -10,7 +10,7 @@ use command::{detour, stdout};
 use made::scratch;
 use serde_json::Value;
 
-const DEMO: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/demo.detour");
+const DEMO: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/two-cpus.detour");
 
 fn json(arguments: &[&str]) -> Value {
     serde_json::from_str(&stdout(arguments)).expect("JSON and nothing else")
@@ -26,15 +26,16 @@ fn holds(value: &Value, wanted: &[&str]) {
 }
 
 #[test]
-fn the_report_of_the_bundled_recording_looks_like_this() {
+fn the_report_of_a_recording_looks_like_this() {
     insta::assert_snapshot!(stdout(&["report", DEMO]));
 }
 
 /// What readers see first is what the program prints.
 #[test]
 fn the_readme_shows_the_report_of_the_bundled_recording() {
+    const BUNDLED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/demo.detour");
     let readme = include_str!("../README.md");
-    let report = stdout(&["report", DEMO]);
+    let report = stdout(&["report", BUNDLED]);
     assert!(readme.contains(&format!("```text\n{report}```")), "README.md shows another report");
 }
 
@@ -80,7 +81,7 @@ fn report_json_has_the_keys_that_scripts_rely_on() {
 }
 
 #[test]
-fn every_source_of_the_bundled_recording_bears_a_known_class() {
+fn every_source_of_the_recording_bears_a_known_class() {
     let report = json(&["report", DEMO, "--json"]);
     let classes: BTreeSet<&str> = trace::Class::ALL.iter().map(|class| class.name()).collect();
     for source in report["sources"].as_array().expect("sources") {
@@ -281,7 +282,7 @@ fn fixed_work_never_takes_less_than_the_work_and_fixed_time_never_holds_more() {
 
 #[test]
 fn a_truncated_trace_is_reported_up_to_the_cut() {
-    let bytes = fs::read(DEMO).expect("the bundled recording");
+    let bytes = fs::read(DEMO).expect("the recording");
     let file = scratch("cut.detour");
     fs::write(&file, &bytes[..bytes.len() * 2 / 3]).expect("written");
     let report = json(&["report", file.to_str().expect("text"), "--json"]);
@@ -312,6 +313,6 @@ fn a_mistyped_command_costs_no_recording() {
         let said = String::from_utf8_lossy(&asked.get_output().stderr).into_owned();
         assert!(said.contains(&format!("cannot run {command}: ")), "{said}");
         let left = fs::read(&file).expect("it is still there");
-        assert!(left == fs::read(DEMO).expect("the bundled recording"), "{command}");
+        assert!(left == fs::read(DEMO).expect("the recording"), "{command}");
     }
 }

@@ -208,7 +208,7 @@ fn what_changes_nothing_gains_nothing() -> Result<(), Failed> {
 }
 
 fn whatif_asks_the_program() -> Result<(), Failed> {
-    let recording = "fixtures/demo.detour";
+    let recording = "fixtures/two-cpus.detour";
     let line = ["--quiet", "whatif", recording, "--app", TRACE, "--ranks", "64", "--runs", "20"];
     let whatif = json(&[&line[..], &["--json"]].concat())?;
     check(whatif["ranks"] == 64, whatif["ranks"].to_string())?;

@@ -20,7 +20,7 @@ mod substitution {
 
     use super::command::stdout;
 
-    const DEMO: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/demo.detour");
+    const DEMO: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/two-cpus.detour");
     const EXPORT: [&str; 4] = ["export", DEMO, "--to", "csv"];
 
     pub fn is_an_output_and_an_input() {

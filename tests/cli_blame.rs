@@ -12,7 +12,7 @@ use std::{
 use command::{detour, refused, stdout};
 use serde_json::Value;
 
-const DEMO: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/demo.detour");
+const DEMO: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/two-cpus.detour");
 const NET: &str = "L=1us,o=500ns,g=200ns,G=1ns,O=0.5ns,S=1kB";
 const PARTS: [&str; 8] =
     ["compute_us", "o_us", "O_us", "g_us", "G_us", "L_us", "waiting_us", "noise_us"];

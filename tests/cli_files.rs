@@ -17,7 +17,7 @@ use std::{
 
 use command::{detour, stdout};
 
-const DEMO: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/demo.detour");
+const DEMO: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/two-cpus.detour");
 const EXPORT: [&str; 4] = ["export", DEMO, "--to", "csv"];
 const RECORD: [&str; 4] = ["record", "--no-bpf", "-d", "50ms"];
 

@@ -293,6 +293,8 @@ fn a_mistake_in_a_text_is_found_by_file_line_and_column() {
         ("num_ranks 0x2\n".to_owned(), "column 11: expected a whole number, found \"0x2\""),
         ("num_ranks 2\nrank 0 {\n}\n".to_owned(), "rank 1 is missing"),
         ("num_ranks 2\nrank 1 {\n}\n".to_owned(), "expected rank 0"),
+        // Ranks that are only declared take no memory.
+        ("num_ranks 2147483646\nrank 0 {\nl1: send 1b to 1\n}\n".to_owned(), "rank 1 is missing"),
         ("num_ranks 1\nrank 0 {\n".to_owned(), "missing `}`"),
         (String::new(), "the file is empty"),
         ("hello\n".to_owned(), "`num_ranks 4`"),
@@ -346,7 +348,7 @@ fn a_schedule_that_cannot_end_is_an_error_with_ranks_and_labels() {
         (
             "cycle",
             "num_ranks 1\nrank 0 {\na: calc 1\nb: calc 1\na requires b\nb requires a\n}\n",
-            "deadlock: rank 0, operation 0 (a: calc 1000 ps) requires rank 0, operation 1",
+            "deadlock: rank 0, operation 0 (a: calc 1ns) requires rank 0, operation 1",
         ),
         (
             "unmatched",

@@ -11,7 +11,7 @@ use made::{DAEMON, Habit, MS, TICK, US, scratch};
 use serde_json::Value;
 use trace::{Manifest, Mode, Overwrite, Reader, Trailer, Writer};
 
-const DEMO: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/demo.detour");
+const DEMO: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/two-cpus.detour");
 
 /// A directory for one test, removed with it.
 struct Directory(PathBuf);

@@ -10,7 +10,7 @@ use std::{
 use assert_cmd::Command;
 use trace::{Block, Class, Lane, LaneId, LaneTotals, Manifest, Source, SourceId, Trailer, Writer};
 
-const DEMO: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/demo.detour");
+const DEMO: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/two-cpus.detour");
 const STENCIL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/mpi/stencil");
 const MARKUP: &str = "<script>alert(1)</script><img src=x onerror=alert(2)>";
 

@@ -1,4 +1,4 @@
-//! Long output on a terminal goes through a pager, which has the terminal until it ends.
+//! Long output on a terminal goes through a pager, which has the terminal until it ends; that of MPI ranks does not.
 
 mod pty;
 
@@ -7,7 +7,7 @@ use std::{fs, path::PathBuf, process::Command, time::Duration};
 use anyhow::{Result, ensure};
 use pty::Terminal;
 
-const DEMO: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/demo.detour");
+const DEMO: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/two-cpus.detour");
 
 /// A pager that notes Ctrl-C, as less does, and ends when told to.
 const PAGER: &str = "trap 'echo GOT' INT; cat > \"$PAGED\"; echo READY; \
@@ -44,4 +44,20 @@ fn ctrl_c_is_the_pagers() -> Result<()> {
 #[test]
 fn ctrl_c_is_the_pagers_after_a_simulation_too() -> Result<()> {
     paged("paged-simulated.txt", &["report", DEMO, "--ranks", "16", "--runs", "2"])
+}
+
+/// Open MPI gives its ranks a terminal whatever the output of mpirun goes to: no pager, no colour.
+#[test]
+fn a_terminal_of_mpirun_is_not_one() -> Result<()> {
+    for (rank, coloured) in [(None, true), (Some("0"), false)] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_detour"));
+        command.args(["report", DEMO, "--no-projection"]).env("DETOUR_PAGER", "cat");
+        command.env_remove("NO_COLOR").env_remove("OMPI_COMM_WORLD_RANK");
+        command.envs(rank.map(|rank| ("OMPI_COMM_WORLD_RANK", rank)));
+        let mut terminal = Terminal::start(&mut command, 80, 200)?;
+        ensure!(terminal.end()?.success());
+        ensure!(terminal.shown().contains("About this recording"), "{}", terminal.shown());
+        ensure!(terminal.has_colour() == coloured, "{}", terminal.shown());
+    }
+    Ok(())
 }

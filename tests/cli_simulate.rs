@@ -12,7 +12,7 @@ use std::{
 use assert_cmd::Command;
 use serde_json::Value;
 
-const DEMO: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/demo.detour");
+const DEMO: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/two-cpus.detour");
 
 fn simulate(arguments: &[&str]) -> Command {
     let mut command = Command::cargo_bin("detour").expect("the binary is built");

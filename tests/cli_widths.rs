@@ -2,7 +2,7 @@
 
 use assert_cmd::Command;
 
-const DEMO: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/demo.detour");
+const DEMO: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/two-cpus.detour");
 /// Four ranks of `fixtures/mpi/stencil.c`.
 const STENCIL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/mpi/stencil");
 const WIDTHS: [usize; 3] = [80, 100, 200];

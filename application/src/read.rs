@@ -813,12 +813,13 @@ impl<'a> Reader<'a> {
         let done = own.iter().filter(|one| one.done).count() as u32;
         let chooses = done > 0 && done < count || done == 0 && count > 0 && ps > 0;
         if chooses {
-            self.tape.steps.push(Step::Choose { first, count, test, ps });
+            self.tape.push(Step::Choose { first, count, test, ps });
         }
-        for &Candidate { parts, .. } in own.iter().filter(|one| one.done) {
-            for slot in parts.into_iter().filter(|slot| *slot != NONE) {
+        for at in first..first + count {
+            let Candidate { parts, done } = self.tape.candidates[at as usize];
+            for slot in parts.into_iter().filter(|slot| done && *slot != NONE) {
                 if !chooses {
-                    self.tape.steps.push(Step::Wait { request: slot });
+                    self.tape.push(Step::Wait { request: slot });
                 }
                 self.requests.release(slot);
             }

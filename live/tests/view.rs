@@ -1,4 +1,4 @@
-//! The view of the bundled recording: what it shows at which size, and what its keys do.
+//! The view of the recording: what it shows at which size, and what its keys do.
 
 use std::io::Cursor;
 
@@ -7,11 +7,11 @@ use live::{
 };
 use trace::{Class, Mode, Reader, RecordFlags, SourceId, Writer};
 
-const DEMO: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../fixtures/demo.detour");
+const DEMO: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../fixtures/two-cpus.detour");
 const PLAIN: Look = Look { colour: false, unicode: true };
 
 fn demo(mode: Mode) -> Model {
-    let reader = Reader::open(DEMO).expect("the bundled recording");
+    let reader = Reader::open(DEMO).expect("the recording");
     let mut manifest = reader.manifest().clone();
     manifest.mode = mode;
     if mode == Mode::KernelOnly {
@@ -120,7 +120,7 @@ fn no_size_and_no_state_breaks_it() {
 #[test]
 fn a_hostile_name_cannot_reach_the_terminal() {
     let mut model = demo(Mode::Attributed);
-    let reader = Reader::open(DEMO).expect("the bundled recording");
+    let reader = Reader::open(DEMO).expect("the recording");
     let mut source = reader.sources()[0].clone();
     source.name = "\u{1b}]0;owned\u{7}".to_owned();
     source.detail = Some("\u{9b}2J".to_owned());
@@ -161,7 +161,7 @@ fn what_rows_took_is_what_lanes_lost() {
 
 #[test]
 fn the_sums_since_the_start_are_those_of_the_report() {
-    let reader = Reader::open(DEMO).expect("the bundled recording");
+    let reader = Reader::open(DEMO).expect("the recording");
     let mut detours = 0;
     for block in reader.blocks() {
         detours += block.expect("whole").detours.iter().map(|d| d.outside_ns).sum::<u64>();
@@ -223,7 +223,7 @@ fn letters_are_no_commands_while_a_filter_is_typed() {
 #[test]
 fn what_is_on_screen_is_written_as_a_trace_that_reads_the_same() {
     let model = demo(Mode::Attributed);
-    let before = Reader::open(DEMO).expect("the bundled recording");
+    let before = Reader::open(DEMO).expect("the recording");
     let mut bytes = Vec::new();
     let written =
         live::write(&model, &model.snapshot(), |manifest| Writer::new(&mut bytes, manifest));

@@ -347,12 +347,11 @@ impl Position {
         if let Some(state) = self.threads.get_mut(usize::from(thread)) {
             state.1 = delivery.last;
         }
-        let number = delivery.number;
         if ended && decoder.error().is_some() {
             // A closed chunk with the right checksum decodes; only an open one can be cut off.
             self.damage.cut += 1;
         }
-        number
+        delivery.number
     }
 }
 
@@ -376,10 +375,11 @@ impl<Common: Fn(i64) -> i64, Deliver: FnMut(&Moment, &Arena)> Delivery<'_, Commo
     #[inline(always)]
     fn count(&mut self) -> bool {
         self.number += 1;
-        if !self.keep {
+        let wanted = self.number > self.slice.start;
+        if wanted && !self.keep {
             self.arena.clear();
         }
-        self.number > self.slice.start
+        wanted
     }
 
     #[inline(always)]

@@ -7,18 +7,22 @@ pub(crate) struct Time(pub i64);
 
 impl fmt::Display for Time {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const UNITS: [(&str, i64); 5] = [
+        const UNITS: [(&str, u64); 5] = [
             ("s", 1_000_000_000_000),
             ("ms", 1_000_000_000),
             ("us", 1_000_000),
             ("ns", 1_000),
             ("ps", 1),
         ];
-        let fits = |unit: &&(&str, i64)| self.0.unsigned_abs() >= unit.1.unsigned_abs();
-        let (name, ps) = *UNITS.iter().find(fits).unwrap_or(&("ps", 1));
-        // Rounded to thousandths of the unit.
-        let value = (self.0 as f64 / ps as f64 * 1e3).round() / 1e3;
-        write!(f, "{value}{name}")
+        let ps = self.0.unsigned_abs();
+        let (name, unit) = *UNITS.iter().find(|unit| ps >= unit.1).unwrap_or(&("ps", 1));
+        let sign = if self.0 < 0 { "-" } else { "" };
+        // All digits: a position must be found again, and a limit may be exceeded by little.
+        let digits = unit.ilog10() as usize;
+        let rest = format!("{:0digits$}", ps % unit);
+        let rest = rest.trim_end_matches('0');
+        let point = if rest.is_empty() { "" } else { "." };
+        write!(f, "{sign}{}{point}{rest}{name}", ps / unit)
     }
 }
 
@@ -30,8 +34,16 @@ mod tests {
     fn the_unit_is_the_largest_that_fits() {
         let text = |ps| Time(ps).to_string();
         assert_eq!(
-            [0, 999, 1_500, 5_000_000, -2_000_000_000, 3_600_000_000_000_000].map(text),
-            ["0ps", "999ps", "1.5ns", "5us", "-2ms", "3600s"]
+            [0, 999, 1_500, 5_000_000, -2_050_000_000, 3_600_000_000_000_000].map(text),
+            ["0ps", "999ps", "1.5ns", "5us", "-2.05ms", "3600s"]
         );
+    }
+
+    #[test]
+    fn no_digit_is_lost() {
+        assert_eq!(Time(12_345_678_901_000).to_string(), "12.345678901s");
+        assert_eq!(Time(3_600_000_000_000_001).to_string(), "3600.000000000001s");
+        assert_eq!(Time(999_999_600).to_string(), "999.9996us");
+        assert_eq!(Time(i64::MIN).to_string(), "-9223372.036854775808s");
     }
 }

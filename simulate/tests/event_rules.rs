@@ -200,8 +200,8 @@ fn a_circle_of_dependencies_is_named() {
     let error = circle(ScheduleBuilder::requires);
     assert_eq!(
         error.to_string(),
-        "deadlock: rank 0, operation 0 (l1: calc 1 ps) requires rank 0, operation 1 \
-         (l2: calc 1 ps) requires rank 0 l1 again"
+        "deadlock: rank 0, operation 0 (l1: calc 1ps) requires rank 0, operation 1 \
+         (l2: calc 1ps) requires rank 0 l1 again"
     );
 }
 
@@ -267,8 +267,8 @@ fn a_circle_of_starts_is_said_as_it_was_written() {
     let error = circle(ScheduleBuilder::irequires);
     assert_eq!(
         error.to_string(),
-        "deadlock: rank 0, operation 0 (l1: calc 1 ps) irequires rank 0, operation 1 \
-         (l2: calc 1 ps) requires rank 0 l1 again"
+        "deadlock: rank 0, operation 0 (l1: calc 1ps) irequires rank 0, operation 1 \
+         (l2: calc 1ps) requires rank 0 l1 again"
     );
 }
 

@@ -21,8 +21,8 @@ pub struct Options {
     #[arg(long, value_name = "TIME", default_value = "1ns", value_parser = goal::calc_unit)]
     calc_unit: CalcUnit,
     /// Network: chic, altix, cnl, zeptoos, xt4, alps, daint; a file of `detour mpi net`; or
-    /// L=..,o=..,g=..,G=..,O=..,S=.. (os=.. and or=.. for an o of sender and receiver; omitted
-    /// ones are 0, S unlimited)
+    /// L=..,o=..,g=..,G=..,O=..,S=.. (os=.. and or=.. for an o of sender and receiver;
+    /// parameters left out are 0, S unlimited)
     #[arg(long, default_value = "cnl", value_parser = network::parse)]
     net: Params,
     /// Also fail if the schedule completes only because messages are buffered

@@ -56,9 +56,9 @@ pub struct Options {
     #[arg(long, value_name = "TIME", default_value = "1ns", value_parser = goal::calc_unit)]
     calc_unit: CalcUnit,
     /// Network: chic, altix, cnl, zeptoos, xt4, alps, daint; a file of `detour mpi net`; or
-    /// L=..,o=..,g=..,G=..,O=..,S=.. (os=.. and or=.. for an o of sender and receiver; omitted
-    /// ones are 0, S unlimited; sizes=FILE for
-    /// measured times of the bytes instead of G and O)
+    /// L=..,o=..,g=..,G=..,O=..,S=.. (os=.. and or=.. for an o of sender and receiver;
+    /// parameters left out are 0, S unlimited; sizes=FILE for measured times of the bytes instead of G
+    /// and O)
     #[arg(long, default_value = study::workload::NET, value_parser = network::parse)]
     net: Params,
     /// Network between ranks of one node, as for --net; requires --ranks-per-node [default: the same]

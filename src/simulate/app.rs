@@ -64,8 +64,8 @@ pub struct Options {
     )]
     only: Vec<OnlyName>,
     /// Network: chic, altix, cnl, zeptoos, xt4, alps, daint; a file of `detour mpi net`; or
-    /// L=..,o=..,g=..,G=..,O=..,S=.. (os=.. and or=.. for an o of sender and receiver; omitted
-    /// ones are 0, S unlimited)
+    /// L=..,o=..,g=..,G=..,O=..,S=.. (os=.. and or=.. for an o of sender and receiver;
+    /// parameters left out are 0, S unlimited)
     #[arg(long, default_value = study::workload::NET, value_parser = network::parse)]
     net: Params,
     #[command(flatten)]

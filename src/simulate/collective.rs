@@ -37,9 +37,8 @@ pub struct Options {
     #[arg(long, value_name = "LIST", default_value = "1", value_parser = units::sizes)]
     size: std::vec::Vec<u64>,
     /// Network: chic, altix, cnl, zeptoos, xt4, alps, daint; a file of `detour mpi net`; or
-    /// L=..,o=..,g=..,G=..,O=..,S=.. (os=.. and or=.. for an o of sender and receiver; omitted
-    /// ones are 0, S unlimited); one series per
-    /// network of a list ('cnl|xt4')
+    /// L=..,o=..,g=..,G=..,O=..,S=.. (os=.. and or=.. for an o of sender and receiver;
+    /// parameters left out are 0, S unlimited); one series per network of a list ('cnl|xt4')
     #[arg(long, value_delimiter = '|', default_value = "cnl", value_parser = network::parse)]
     net: Vec<Params>,
     #[command(flatten)]

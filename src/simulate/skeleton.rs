@@ -43,8 +43,8 @@ pub struct Options {
     #[command(flatten)]
     skeleton: skeleton::Options,
     /// Network: chic, altix, cnl, zeptoos, xt4, alps, daint; a file of `detour mpi net`; or
-    /// L=..,o=..,g=..,G=..,O=..,S=.. (os=.. and or=.. for an o of sender and receiver; omitted
-    /// ones are 0, S unlimited)
+    /// L=..,o=..,g=..,G=..,O=..,S=.. (os=.. and or=.. for an o of sender and receiver;
+    /// parameters left out are 0, S unlimited)
     #[arg(long, default_value = "xt4", value_parser = network::parse)]
     net: Params,
     #[command(flatten)]

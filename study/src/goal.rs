@@ -8,6 +8,7 @@ use std::{
     time::Instant,
 };
 
+use analysis::words::plural;
 use anyhow::{Context, Result, bail};
 use serde::Serialize;
 use simulate::{
@@ -55,16 +56,10 @@ pub fn write(path: Option<&Path>, form: Form, schedule: &Schedule, unit: CalcUni
 
 /// What the schedule of a program says and GOAL cannot.
 pub fn not_written(schedule: &Schedule) -> Vec<String> {
-    match schedule.marked_messages() {
-        0 => Vec::new(),
-        1 => vec![
-            "1 synchronous or buffered send is written as a standard one: GOAL has no others"
-                .to_owned(),
-        ],
-        count => vec![format!(
-            "{count} synchronous or buffered sends are written as standard ones: GOAL has no others"
-        )],
-    }
+    let count = schedule.marked_messages();
+    let sends = plural(count, "synchronous or buffered send");
+    let remark = format!("{sends} written as standard: GOAL has no other sends");
+    if count > 0 { vec![remark] } else { Vec::new() }
 }
 
 /// `--calc-unit`: the time unit of calcs. Must be exact, since every calc is multiplied by it.
@@ -236,5 +231,24 @@ mod tests {
         for bad in ["0", "0ns", "-1ns", "ns", "10", "7200s", "0.5ps", "1.4ps"] {
             assert!(calc_unit(bad).is_err(), "{bad}");
         }
+    }
+    #[test]
+    fn sends_that_goal_cannot_express_are_counted() {
+        use simulate::{event::ScheduleBuilder, loggops::Sending};
+
+        let written = |how: &[Sending]| {
+            let mut builder = ScheduleBuilder::new(2);
+            builder.begin_rank();
+            for sending in how {
+                builder.send_as(*sending, 8, 1, 0, 0, 0);
+            }
+            builder.begin_rank();
+            not_written(&builder.finish().unwrap())
+        };
+        assert!(written(&[Sending::BySize]).is_empty());
+        assert_eq!(
+            written(&[Sending::Buffered, Sending::BySize, Sending::Synchronous]),
+            ["2 synchronous or buffered sends written as standard: GOAL has no other sends"]
+        );
     }
 }

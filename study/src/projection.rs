@@ -65,6 +65,9 @@ pub struct Request {
     pub exclude: Vec<String>,
     /// Extend the recording by fitted tails.
     pub tail: bool,
+    /// The decision was made with fitted tails. Otherwise its job is shown as recorded too: one page must not
+    /// have two answers to one question.
+    pub decided_with_tail: bool,
 }
 
 /// Results of simulations with a recording.
@@ -96,6 +99,8 @@ pub struct JobCurve {
     pub points: Vec<Point>,
     /// The same without what the first action removes.
     pub without: Option<Without>,
+    /// The same with fitted tails, if the others are as recorded.
+    pub with_tail: Vec<Point>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -130,6 +135,7 @@ impl Request {
             placement: placement::Request::default(),
             exclude: Vec::new(),
             tail: true,
+            decided_with_tail: false,
         })
     }
 
@@ -195,25 +201,34 @@ pub fn project(
 }
 
 /// The lanes that ranks are on.
-struct Placed {
+struct Lanes {
     lanes: Vec<Composed>,
     /// The numbers of lanes of each node, and the ranks that share one.
     nodes: Option<(Vec<usize>, u64)>,
+}
+
+struct Placed {
+    all: Lanes,
     /// With fitted tails.
     extended: Option<Extended>,
+    /// As recorded, for the decision's job.
+    recorded: Option<Lanes>,
 }
 
 fn placed(reader: &AnyReader, recorded: &Recorded, request: &Request, seed: u64) -> Result<Placed> {
     let places = Places::new(reader, recorded, &request.placement, |_| true)?;
     let excluded = recorded.excluded(&request.exclude)?;
     let lanes = places.lanes(recorded.lanes_of(reader, &Part::default())?, &excluded);
+    let nodes = places.nodes().map(|(counts, ranks)| (counts.to_vec(), ranks));
     if !request.tail {
-        let nodes = places.nodes().map(|(counts, ranks)| (counts.to_vec(), ranks));
-        return Ok(Placed { lanes, nodes, extended: None });
+        return Ok(Placed { all: Lanes { lanes, nodes }, extended: None, recorded: None });
     }
     let copies = Copies::of(reader, recorded, &lanes, places.nodes(), seed);
-    let Copies { lanes, nodes, extended } = copies;
-    Ok(Placed { lanes, nodes, extended: Some(extended) })
+    Ok(Placed {
+        all: Lanes { lanes: copies.lanes, nodes: copies.nodes },
+        extended: Some(copies.extended),
+        recorded: (!request.decided_with_tail).then_some(Lanes { lanes, nodes }),
+    })
 }
 
 struct Simulation<'a> {
@@ -249,14 +264,15 @@ impl Simulation<'_> {
             })
         };
         let total = messages(&few)?.saturating_mul(variants.len() as u64);
-        let noise = self.noise(&[])?;
+        let noise = self.noise(&self.placed.all, &[])?;
         let job = self.job_curve(&noise)?;
         self.work.watch.expect(total.saturating_add(messages(&ranks)?));
         let bare = |ranks: u64| Ok((request.job(ranks)?, request.runs_at(ranks)));
         let points = self.points(&noise, &ranks, "with all sources", &bare)?;
         let mut without = Vec::new();
         for Variant { name, row, removed } in variants {
-            let points = self.points(&self.noise(&removed)?, &few, &name, &bare)?;
+            let noise = self.noise(&self.placed.all, &removed)?;
+            let points = self.points(&noise, &few, &name, &bare)?;
             without.push(Without { name, source: row, points });
         }
         self.work.watch.now("all-to-all");
@@ -276,13 +292,13 @@ impl Simulation<'_> {
         })
     }
 
-    fn noise(&self, removed: &[bool]) -> Result<Noise> {
+    fn noise(&self, Lanes { lanes, nodes }: &Lanes, removed: &[bool]) -> Result<Noise> {
         let node = Node {
             on_one_clock: None,
-            lanes: &self.placed.lanes,
+            lanes,
             model: Model::Preempt,
             offsets: Offsets::Random,
-            nodes: self.placed.nodes.as_ref().map(|(counts, ranks)| (&counts[..], *ranks)),
+            nodes: nodes.as_ref().map(|(counts, ranks)| (&counts[..], *ranks)),
             repeat: true,
         };
         Ok(node.without(removed)?)
@@ -322,7 +338,8 @@ impl Simulation<'_> {
         variants
     }
 
-    /// The job of the decision at every second power of two, and at its own rank count.
+    /// The job of the decision at every second power of two, and at its own rank count, with the noise of the
+    /// decision; `noise` is that of the other projections.
     fn job_curve(&self, noise: &Noise) -> Result<Option<JobCurve>> {
         let (Some(job), JobKind::Collectives { job: shape, size, .. }) =
             (&self.decision.job, &self.request.workload.kind)
@@ -347,17 +364,24 @@ impl Simulation<'_> {
                 self.recorded.sources.iter().map(|source| action.removes(&source.process));
             (format!("without {}", words::name(&action.process)), removed.collect::<Vec<bool>>())
         });
-        let curves = 1 + u64::from(removed.is_some());
+        let recorded = self.placed.recorded.as_ref();
+        let curves = 1 + u64::from(removed.is_some()) + u64::from(recorded.is_some());
         self.work.watch.expect(total.saturating_mul(curves));
-        let points = self.points(noise, &ranks, "of the job", &one)?;
+        let decided = recorded.unwrap_or(&self.placed.all);
+        let points = self.points(&self.noise(decided, &[])?, &ranks, "of the job", &one)?;
         let without = match removed {
             None => None,
             Some((name, removed)) => {
-                let points = self.points(&self.noise(&removed)?, &ranks, &name, &one)?;
+                let points = self.points(&self.noise(decided, &removed)?, &ranks, &name, &one)?;
                 Some(Without { name, source: None, points })
             }
         };
-        Ok(Some(JobCurve { text: job.text.clone(), runs: decision::RUNS, points, without }))
+        let with_tail = match recorded {
+            None => Vec::new(),
+            Some(_) => self.points(noise, &ranks, "with fitted tails", &one)?,
+        };
+        let (text, runs) = (job.text.clone(), decision::RUNS);
+        Ok(Some(JobCurve { text, runs, points, without, with_tail }))
     }
 
     /// `job` is the job of a rank count and its number of runs.
@@ -419,17 +443,17 @@ impl Simulation<'_> {
     }
 
     fn remarks(&self) -> Vec<String> {
-        let longest = self.placed.lanes.iter().map(Composed::span_ns).max().unwrap_or(0);
+        let longest = self.placed.all.lanes.iter().map(Composed::span_ns).max().unwrap_or(0);
         let what = match self.summary.threads.is_empty() {
             true => "CPU",
             false => "thread",
         };
         let copies = self.placed.extended.map_or(1, |extended| extended.copies as usize);
-        let whose = match self.placed.lanes.len() / copies {
+        let whose = match self.placed.all.lanes.len() / copies {
             1 => format!("the single {what}"),
             several => format!("one of {several} {what}s"),
         };
-        let starts = match &self.placed.nodes {
+        let starts = match &self.placed.all.nodes {
             Some((_, ranks)) if *ranks > 1 => format!(
                 "Every node has {ranks} ranks, each on its own CPU, all at the same random position in \
                  the recording"

@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use analysis::words::time;
+use analysis::words::{plural, time};
 use anyhow::{Result, bail};
 use serde::Serialize;
 use simulate::{
@@ -228,9 +228,9 @@ impl Description {
             _ => String::new(),
         };
         let mut words = format!(
-            "{preset}{} {sides}, {iterations} iteration{} with {} of compute",
+            "{preset}{} {sides}, {} with {} of compute",
             pattern.name(),
-            if iterations == 1 { "" } else { "s" },
+            plural(iterations, "iteration"),
             time(compute as f64 / 1e3)
         );
         if imbalance.ppm > 0 {

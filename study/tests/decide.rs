@@ -17,6 +17,7 @@ use study::{
     load::Load,
     network, noise, open, placement,
     placement::Placement,
+    point::Point,
     projection::{self, project},
     summary::summarise,
     whatif::{self, Further, ask},
@@ -437,19 +438,24 @@ fn the_curve_of_the_job_ends_at_the_decision_and_is_flat_without_the_first_actio
     };
     let (advice, summary) = (Advice::built_in().expect("advice"), summarise(&reader).0);
     let report = decide(&reader, summary, &request, &advice, &WORK).expect("a decision");
-    let request = projection::Request {
-        ranks: vec![2, 4],
-        runs: 2,
-        workload: request.workload,
-        tail: false,
-        ..projection::Request::usual().expect("usual")
-    };
-    let projection = project(&reader, &report, &request, &WORK).expect("not stopped");
-    let job = projection.expect("projected").job.expect("a job");
-    assert_eq!(job.points.iter().map(|point| point.ranks).collect::<Vec<_>>(), [4, 16, 64]);
-    let time = report.decision.job_time.expect("simulated");
-    assert_eq!(job.points.last().map(|point| point.median_us), Some(time.median_us));
-    let without = job.without.expect("an action");
-    assert_eq!(without.name, "without fakemond");
-    assert!(without.points.iter().all(|point| point.slowdown_median == 1.0));
+    // Also where the other projections have fitted tails: one page, one answer.
+    for tail in [false, true] {
+        let request = projection::Request {
+            ranks: vec![2, 4],
+            runs: 2,
+            workload: request.workload.clone(),
+            tail,
+            ..projection::Request::usual().expect("usual")
+        };
+        let projection = project(&reader, &report, &request, &WORK).expect("not stopped");
+        let job = projection.expect("projected").job.expect("a job");
+        let ranks = |points: &[Point]| points.iter().map(|point| point.ranks).collect::<Vec<_>>();
+        assert_eq!(ranks(&job.points), [4, 16, 64]);
+        let time = report.decision.job_time.as_ref().expect("simulated");
+        assert_eq!(job.points.last().map(|point| point.median_us), Some(time.median_us));
+        let without = job.without.expect("an action");
+        assert_eq!(without.name, "without fakemond");
+        assert!(without.points.iter().all(|point| point.slowdown_median == 1.0));
+        assert_eq!(ranks(&job.with_tail), if tail { &[4, 16, 64][..] } else { &[] });
+    }
 }

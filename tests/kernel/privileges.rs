@@ -180,7 +180,7 @@ fn writers(trace: &Path) -> Vec<Vec<PathBuf>> {
 fn root_writes_through_no_link_and_to_no_strangers_file() -> Result<()> {
     let scratch = Scratch::new("links")?;
     let trace = scratch.file("good.detour");
-    fs::copy(Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/demo.detour"), &trace)?;
+    fs::copy(Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/two-cpus.detour"), &trace)?;
     let csv = scratch.file("good.csv");
     fs::write(&csv, "start_ns,length_ns\n1000,200\n5000,300\n")?;
     // Like /tmp: world-writable and sticky.

@@ -204,6 +204,17 @@ impl Terminal {
     pub fn shown(&self) -> String {
         self.parser.screen().contents()
     }
+
+    /// Whether anything on the screen is bold or has a colour.
+    #[allow(dead_code)] // not every test looks at colours
+    pub fn has_colour(&self) -> bool {
+        let screen = self.parser.screen();
+        let (rows, columns) = screen.size();
+        let cells = (0..rows).flat_map(|row| (0..columns).map(move |column| (row, column)));
+        cells
+            .filter_map(|(row, column)| screen.cell(row, column))
+            .any(|cell| cell.bold() || cell.dim() || cell.fgcolor() != vt100::Color::Default)
+    }
 }
 
 impl Drop for Terminal {

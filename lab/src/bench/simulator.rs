@@ -22,13 +22,13 @@ fn rate(value: &Value) -> Result<f64> {
     rate.context("no messages_per_s in the simulator's output")
 }
 
-/// A recorded trace: of another system if `DETOUR_DATA` has one, otherwise the bundled recording.
+/// A recorded trace: of another system if `DETOUR_DATA` has one, otherwise one of two CPUs.
 fn trace(bench: &Bench) -> Result<(String, &'static str)> {
     let files = data::noise_files()?;
     if let Some(file) = files.iter().find(|path| data::is_named(path, "alps")) {
         return Ok((file.display().to_string(), "the alps trace"));
     }
-    let own = bench.workspace.root.join("fixtures/demo.detour");
+    let own = bench.workspace.root.join("fixtures/two-cpus.detour");
     Ok((own.display().to_string(), "the project's own recording"))
 }
 

@@ -130,7 +130,7 @@ pub fn run(
     }
     std::fs::create_dir_all(&directory)?;
     exec::run(exec::command(workspace.example("page_traces"), &directory).arg(&directory))?;
-    let demo = workspace.root.join("fixtures/demo.detour");
+    let demo = workspace.root.join("fixtures/two-cpus.detour");
     std::fs::copy(&demo, directory.join("demo.detour")).context("cannot copy demo.detour")?;
 
     let mut merge = exec::command(workspace.binary("detour"), &directory);

@@ -2,8 +2,8 @@
 //!
 //! Two ranks of a program, each on its CPU, with and without a daemon on the CPU of rank 1, in turns. The traces of
 //! the runs with the daemon predict the time without it; those without, and a recording of the daemon alone,
-//! predict the time with it. All runs are recorded, so that all times are on one scale: `traced_s`, from `MPI_Init`
-//! to `MPI_Finalize`.
+//! predict the time with it. All of these runs are recorded, so that all times are on one scale: `traced_s`, from
+//! `MPI_Init` to `MPI_Finalize`. Then each program is run four ways ([`Ways`]).
 
 use std::{
     fmt::Write,
@@ -26,9 +26,10 @@ use crate::{
     workspace::Workspace,
 };
 
-/// Times a program is run with the daemon and without, and four ways.
+/// Times a program is run with the daemon and without.
 const PAIRS: usize = 10;
 const FEW_PAIRS: usize = 3;
+/// Times it is run each of the four ways.
 const WAYS: usize = 5;
 const FEW_WAYS: usize = 1;
 /// How far a prediction may be off, per cent.
@@ -65,6 +66,13 @@ struct Job {
     looped: bool,
 }
 
+impl Job {
+    /// Each rank on its CPU, for a shell.
+    fn pinned(&self) -> String {
+        format!("exec taskset -c $OMPI_COMM_WORLD_RANK {}", self.line)
+    }
+}
+
 /// One recorded run.
 struct Run {
     dir: PathBuf,
@@ -88,7 +96,7 @@ struct Ways {
     /// From `MPI_Init` to `MPI_Finalize`.
     inside: f64,
     simulated: f64,
-    /// None with the reason if it cannot be re-enacted.
+    /// Or why it cannot be re-enacted.
     replayed: Result<f64, String>,
 }
 
@@ -200,11 +208,20 @@ impl Loop<'_> {
         command
     }
 
-    /// Two ranks of `detour ARGS`, or of a shell's line under it, each on its CPU.
+    /// Two ranks of whatever is appended.
     fn mpirun(&self) -> Command {
         let mut command = exec::command(MPIRUN, &self.validate.scratch);
         command.args(["--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-n", "2"]);
         command.stdout(Stdio::null());
+        command
+    }
+
+    /// A recorded run of a program.
+    fn recording(&self, job: &Job, options: &[&str], dir: &Path) -> Command {
+        let mut command = self.mpirun();
+        command.arg(self.validate.workspace.binary("detour"));
+        command.args(["--quiet", "mpi", "record"]).args(options).arg("-o").arg(dir);
+        command.args(["--", "sh", "-c", &job.pinned()]);
         command
     }
 
@@ -225,11 +242,7 @@ impl Loop<'_> {
         let _ = fs::remove_dir_all(dir);
         let daemon = if with { Some(self.daemon()?) } else { None };
         let before = CpuTime::now();
-        let line = format!("exec taskset -c $OMPI_COMM_WORLD_RANK {}", job.line);
-        let mut command = self.mpirun();
-        command.arg(self.validate.workspace.binary("detour"));
-        command.args(["--quiet", "mpi", "record", "--noise", "-o"]).arg(dir);
-        exec::run(command.args(["--", "sh", "-c", &line]))?;
+        exec::run(&mut self.recording(job, &["--noise"], dir))?;
         drop(daemon);
         let stolen = before.stolen_since();
         let about = self.simulated(dir, &["--noise", "none", "--runs", "1"])?;
@@ -312,37 +325,26 @@ impl Loop<'_> {
     }
 
     /// Runs a program as it is, traced, and re-enacted, in turns.
-    fn ways(&self, job: &Job, times: usize) -> Result<Ways> {
+    fn ways(&self, job: &Job, rounds: usize) -> Result<Ways> {
         let dir = |what: &str| self.validate.scratch.join(what);
         let (trace, again) = (dir("traced"), dir("replayed"));
-        let line = format!("exec taskset -c $OMPI_COMM_WORLD_RANK {}", job.line);
         let (mut original, mut traced, mut inside) = (Vec::new(), Vec::new(), Vec::new());
         let (mut simulated, mut replayed) = (Vec::new(), Ok(Vec::new()));
-        for _ in 0..times {
+        for _ in 0..rounds {
             for dir in [&trace, &again] {
                 let _ = fs::remove_dir_all(dir);
             }
-            let detour = self.validate.workspace.binary("detour");
-            original.push(exec::timed(self.mpirun().args(["sh", "-c", &line]))?.as_secs_f64());
-            let mut command = self.mpirun();
-            command.arg(&detour).args(["--quiet", "mpi", "record", "-o"]).arg(&trace);
-            command.args(["--", "sh", "-c", &line]);
-            traced.push(exec::timed(&mut command)?.as_secs_f64());
+            let mut bare = self.mpirun();
+            original.push(exec::timed(bare.args(["sh", "-c", &job.pinned()]))?.as_secs_f64());
+            traced.push(exec::timed(&mut self.recording(job, &[], &trace))?.as_secs_f64());
             let about = self.simulated(&trace, &["--noise", "none", "--runs", "1"])?;
-            let before_s = number(&about, "traced_s")?;
-            inside.push(before_s);
-            simulated.push(before_s * (1.0 + number(&about, "identity_error_pct")? / 100.0));
-            let Ok(times) = &mut replayed else { continue };
-            let line =
-                r#"exec taskset -c $OMPI_COMM_WORLD_RANK "$0" --quiet mpi replay "$1" -o "$2""#;
-            let mut command = self.mpirun();
-            command.args(["sh", "-c", line]).arg(&detour).args([&trace, &again]);
-            match exec::run(&mut command) {
-                Ok(()) => {
-                    let about = self.simulated(&again, &["--noise", "none", "--runs", "1"])?;
-                    times.push(number(&about, "traced_s")?);
+            inside.push(number(&about, "traced_s")?);
+            simulated.push(number(&about, "identity_s")?);
+            if let Ok(times) = &mut replayed {
+                match self.replay(&trace, &again)? {
+                    Ok(s) => times.push(s),
+                    Err(reason) => replayed = Err(reason),
                 }
-                Err(error) => replayed = Err(format!("{error:#}")),
             }
         }
         eprintln!("  {}: {original:.3?} s, traced {traced:.3?} s", job.name);
@@ -353,6 +355,22 @@ impl Loop<'_> {
             simulated: median(simulated),
             replayed: replayed.map(median),
         })
+    }
+
+    /// The time of a re-enactment; the inner error is why it was refused.
+    fn replay(&self, trace: &Path, into: &Path) -> Result<Result<f64, String>> {
+        let line = r#"exec taskset -c $OMPI_COMM_WORLD_RANK "$0" --quiet mpi replay "$1" -o "$2""#;
+        let mut command = self.mpirun();
+        command.args(["sh", "-c", line]).arg(self.validate.workspace.binary("detour"));
+        let output = command.args([trace, into]).output().context("cannot start mpirun")?;
+        if !output.status.success() {
+            let said = String::from_utf8_lossy(&output.stderr);
+            let reason = said.lines().find_map(|line| line.strip_prefix("detour: "));
+            let reason = reason.with_context(|| format!("a re-enactment failed: {said}"))?;
+            return Ok(Err(reason.to_owned()));
+        }
+        let about = self.simulated(into, &["--noise", "none", "--runs", "1"])?;
+        Ok(Ok(number(&about, "traced_s")?))
     }
 
     fn compare(&self, job: &Job, pairs: usize, daemon: &Path) -> Result<Compared> {
@@ -512,10 +530,12 @@ fn section(results: &[Compared], missing: &[&str]) -> String {
             );
         }
     }
-    text.push_str(
+    let _ = write!(
+        text,
         "\nThe same program four ways, without the daemon, in turns: as it is, recorded by `detour mpi record`, simulated \
          from that trace, and re-enacted by `detour mpi replay`. The first two are from launch to end, the others from \
-         `MPI_Init` to `MPI_Finalize`, with deviations from the original and from the trace.\n\n\
+         `MPI_Init` to `MPI_Finalize`, with deviations from the original and from the trace. Medians of {WAYS} runs each, \
+         disturbed or not.\n\n\
          | program | original | traced | | traced, inside MPI | simulated | | re-enacted | |\n|---|---|---|---|---|---|---|---|---|\n",
     );
     let off = |time: f64, from: f64| 100.0 * (time / from - 1.0);

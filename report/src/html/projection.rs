@@ -38,7 +38,7 @@ pub(super) fn job(projection: &Projection) -> Option<String> {
     let bound =
         |p: &Point, end: usize| (p.median_ci95_us[end] / p.noiseless_us.max(1e-9) - 1.0).max(0.0);
     let variants = curve.without.iter().flat_map(|without| &without.points);
-    let all = curve.points.iter().chain(variants);
+    let all = curve.points.iter().chain(variants).chain(&curve.with_tail);
     let top = all.map(|p| bound(p, 1).max(longer(p))).fold(0.001, f64::max);
     let x = Scale::log(first.ranks as f64 / 1.3, last.ranks as f64 * 1.3, Unit::Ranks);
     let y = Scale::linear(0.0, top * 1.08, Unit::Share);
@@ -49,6 +49,9 @@ pub(super) fn job(projection: &Projection) -> Option<String> {
     let mut lines = vec![("all", "all noise", curve.points.as_slice())];
     if let Some(without) = &curve.without {
         lines.push(("i0", without.name.as_str(), without.points.as_slice()));
+    }
+    if !curve.with_tail.is_empty() {
+        lines.push(("i1", "all noise, fitted tails", curve.with_tail.as_slice()));
     }
     let mut ends = Vec::new();
     for (class, name, points) in lines {

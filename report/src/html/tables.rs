@@ -375,7 +375,11 @@ pub(super) fn projected(projection: &Projection) -> Projected {
     let job = projection::job(projection).zip(projection.job.as_ref());
     let job = job.map(|(svg, curve)| {
         let text = capital(&micro(&limited(&curve.text)));
-        (svg, format!("{text}, network {}, median of {} runs", projection.net, curve.runs))
+        let tail = match curve.with_tail.is_empty() {
+            true => "",
+            false => "; fitted tails add detours that are longer or rarer than the recorded ones",
+        };
+        (svg, format!("{text}, network {}, median of {} runs{tail}", projection.net, curve.runs))
     });
     Projected {
         job,

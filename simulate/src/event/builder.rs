@@ -23,6 +23,10 @@ pub const LONGEST: i64 = 1 << 60;
 /// Limit for operations, and for dependencies.
 const MOST: usize = (1 << 31) - 2;
 
+/// Up to so many ranks, the messages to each are counted as they are added. Memory must not grow with a number of
+/// ranks that is only declared.
+const COUNTED: u32 = 1 << 20;
+
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum BuildError {
     #[error("a schedule needs at least one rank")]
@@ -73,7 +77,7 @@ pub struct ScheduleBuilder {
     /// Where the next dependency on each operation's end, and on its start, goes.
     places: Vec<u32>,
     prover: Prover,
-    /// How many messages each rank gets; empty until there is one.
+    /// How many messages each rank gets; empty if there are none, or more than [`COUNTED`] ranks.
     messages_to: Vec<u32>,
     most_cpu: u8,
     most_nic: u8,
@@ -163,7 +167,7 @@ impl ScheduleBuilder {
     ) -> OpId {
         if to >= self.ranks {
             self.no_such_peer(to);
-        } else {
+        } else if self.ranks <= COUNTED {
             if self.messages_to.is_empty() {
                 self.messages_to.resize(self.ranks as usize, 0);
             }

@@ -8,7 +8,7 @@
 use std::{borrow::Cow, fmt};
 
 use super::{ANY, choices::Choices, labels::Labels, wants::Wants};
-use crate::loggops::bytes_of;
+use crate::{loggops::bytes_of, time::Time};
 
 /// A message without a receive, or a receive without a message.
 pub(crate) const NOBODY: u32 = u32::MAX;
@@ -335,7 +335,7 @@ impl fmt::Display for Operation {
                 }
                 tag(f, t)?;
             }
-            Action::Calc { ps } => write!(f, "calc {ps} ps")?,
+            Action::Calc { ps } => write!(f, "calc {}", Time(ps))?,
             Action::Choice { taken: 0, of, .. } => write!(f, "test of {of} requests")?,
             Action::Choice { taken, of, .. } => write!(f, "wait for {taken} of {of} requests")?,
             Action::Request => f.write_str("request")?,

@@ -4,7 +4,7 @@ use std::{fmt, io};
 
 use thiserror::Error;
 
-use crate::event::BuildError;
+use crate::{event::BuildError, time::Time};
 
 #[derive(Debug, Error)]
 pub enum GoalError {
@@ -66,8 +66,9 @@ pub enum WriteError {
     #[error("write failed: {0}")]
     Io(#[from] io::Error),
     #[error(
-        "rank {rank}, operation {index}: {ps} ps is not a multiple of the unit ({unit_ps} ps); \
-         use a smaller unit"
+        "rank {rank}, operation {index}: {} is not a multiple of the unit ({}); use a smaller unit",
+        Time(*ps),
+        Time(*unit_ps)
     )]
     Unit { rank: u32, index: u32, ps: i64, unit_ps: i64 },
     #[error(

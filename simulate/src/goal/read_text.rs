@@ -9,7 +9,10 @@ use super::{
     labels::{self, RankLabels},
     lines::Lines,
 };
-use crate::event::{BuildError, OpId, Schedule, ScheduleBuilder, WILDCARD};
+use crate::{
+    event::{BuildError, OpId, Schedule, ScheduleBuilder, WILDCARD},
+    time::Time,
+};
 
 pub fn read_text(
     mut input: impl BufRead,
@@ -248,7 +251,7 @@ impl Reader {
                 let Some(ps) = self.unit.to_ps(units) else {
                     return Err(cursor
                         .error_from(mark, format!("a calc of {units} units exceeds 13 days"))
-                        .hint(format!("the unit is {} ps", self.unit.ps())));
+                        .hint(format!("the unit is {}", Time(self.unit.ps()))));
                 };
                 let attributes = attributes(cursor, comment, false)?;
                 Ok(builder.calc(ps, attributes.cpu))
