@@ -376,7 +376,8 @@ pub struct Report {
     #[arg(long, value_name = "PROCESS")]
     pub exclude: Vec<String>,
     /// In all simulations, extend the recording by fitted tails: what is longer than recorded is drawn from
-    /// them (`detour tail` shows them). The projections of the HTML report do so anyway
+    /// them (`detour tail` shows them). The projections of the HTML report do so anyway; its curves of the job
+    /// show both
     #[arg(long, conflicts_with = "no_projection")]
     pub tail: bool,
     /// In the projections of the HTML report, use the recording as it is
