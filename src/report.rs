@@ -168,7 +168,8 @@ fn write_page(path: &Path, options: &cli::Report, verbosity: Verbosity) -> Resul
         placement: options.placement.request(),
         exclude: options.exclude.clone(),
         tail: !options.no_tail,
-        decided_with_tail: options.tail,
+        decision_runs: options.runs.unwrap_or(decision::RUNS),
+        decision_tail: options.tail,
     });
     let report = options.work.run(verbosity.quiet, |work| {
         let report = judge(options, &reader, summary, work)?;

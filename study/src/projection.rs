@@ -65,9 +65,10 @@ pub struct Request {
     pub exclude: Vec<String>,
     /// Extend the recording by fitted tails.
     pub tail: bool,
-    /// The decision was made with fitted tails. Otherwise its job is shown as recorded too: one page must not
-    /// have two answers to one question.
-    pub decided_with_tail: bool,
+    /// Runs of the decision, and whether it was made with fitted tails. Its job is shown as it was decided: one
+    /// page must not have two answers to one question.
+    pub decision_runs: u64,
+    pub decision_tail: bool,
 }
 
 /// Results of simulations with a recording.
@@ -135,7 +136,8 @@ impl Request {
             placement: placement::Request::default(),
             exclude: Vec::new(),
             tail: true,
-            decided_with_tail: false,
+            decision_runs: decision::RUNS,
+            decision_tail: false,
         })
     }
 
@@ -227,7 +229,7 @@ fn placed(reader: &AnyReader, recorded: &Recorded, request: &Request, seed: u64)
     Ok(Placed {
         all: Lanes { lanes: copies.lanes, nodes: copies.nodes },
         extended: Some(copies.extended),
-        recorded: (!request.decided_with_tail).then_some(Lanes { lanes, nodes }),
+        recorded: (!request.decision_tail).then_some(Lanes { lanes, nodes }),
     })
 }
 
@@ -346,7 +348,7 @@ impl Simulation<'_> {
         else {
             return Ok(None);
         };
-        let workload = &self.request.workload;
+        let (workload, runs) = (&self.request.workload, self.request.decision_runs);
         let params = workload.net.scaled(workload.net_scale)?;
         let mut ranks: Vec<u64> = std::iter::successors(Some(4), |ranks| Some(ranks * 4))
             .take_while(|&ranks| ranks < job.ranks)
@@ -355,10 +357,10 @@ impl Simulation<'_> {
         let one = |ranks: u64| {
             let job = shape.job(ranks, *size, params)?.with_rendezvous(workload.rendezvous);
             let job = job.with_local(workload.local)?;
-            Ok((job, decision::RUNS))
+            Ok((job, runs))
         };
         let total = ranks.iter().map(|&ranks| Ok(one(ranks)?.0.messages()));
-        let total = total.sum::<Result<u64>>()?.saturating_mul(decision::RUNS);
+        let total = total.sum::<Result<u64>>()?.saturating_mul(runs);
         let removed = self.decision.actions.first().map(|action| {
             let removed =
                 self.recorded.sources.iter().map(|source| action.removes(&source.process));
@@ -380,7 +382,7 @@ impl Simulation<'_> {
             None => Vec::new(),
             Some(_) => self.points(noise, &ranks, "with fitted tails", &one)?,
         };
-        let (text, runs) = (job.text.clone(), decision::RUNS);
+        let text = job.text.clone();
         Ok(Some(JobCurve { text, runs, points, without, with_tail }))
     }
 

@@ -432,7 +432,7 @@ fn the_curve_of_the_job_ends_at_the_decision_and_is_flat_without_the_first_actio
         workload: usual(Some(64)),
         part: Part::default(),
         placement: placement::Request::default(),
-        runs: decision::RUNS,
+        runs: 7,
         exclude: Vec::new(),
         tail: false,
     };
@@ -445,6 +445,7 @@ fn the_curve_of_the_job_ends_at_the_decision_and_is_flat_without_the_first_actio
             runs: 2,
             workload: request.workload.clone(),
             tail,
+            decision_runs: 7,
             ..projection::Request::usual().expect("usual")
         };
         let projection = project(&reader, &report, &request, &WORK).expect("not stopped");
