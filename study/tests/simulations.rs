@@ -21,7 +21,7 @@ use study::{
     work::{Unwatched, Watch, Work},
 };
 
-const DEMO: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../fixtures/demo.detour");
+const DEMO: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../fixtures/two-cpus.detour");
 
 const WORK: Work<'static> = Work { seed: 1, threads: 2, memory: || 1 << 32, watch: &Unwatched };
 

@@ -598,11 +598,12 @@ fn a_thread_that_never_ran_has_a_lane() -> Result<()> {
     let (cpu, _) = cpus();
     let scratch = Scratch::new("starved")?;
     let (_victim, tid) = spinning(cpu)?;
-    // The kernel lets other tasks run for a moment every second; some attempts may hit that.
-    for _ in 0..8 {
+    // The kernel lets other tasks run for a moment every second, counted from when the hog began. Loading
+    // takes about the same time in every attempt, so each has to begin at another part of that second.
+    for attempt in 0..8 {
         // Until the end of the attempt, no matter how long loading takes.
         let _hog = hog(cpu, "60")?;
-        std::thread::sleep(Duration::from_millis(300));
+        std::thread::sleep(Duration::from_millis(300 + 125 * attempt));
         let path = scratch.file("trace.detour");
         let recording = Recording::start(&path, &["--pid", &tid.to_string(), "-d", "300ms"])?;
         let trace = recording.wait()?;
