@@ -117,6 +117,9 @@ pub struct HostCorrection {
     pub offset_start_ns: i64,
     /// Measured offset at finalize; null if the host did not come so far.
     pub offset_end_ns: Option<i64>,
+    /// How much faster than that of rank 0's host its clock ran between these two measurements, in parts per
+    /// million; null if there is only one.
+    pub drift_ppm: Option<f64>,
     /// Largest correction by the messages.
     pub correction_max_ns: i64,
     /// Smallest correction by the messages.
@@ -128,6 +131,18 @@ pub struct HostCorrection {
     /// to or from another host; null for a run on one host. A larger residual would allow messages to
     /// arrive before they were sent.
     pub fastest_ns: Option<i64>,
+}
+
+impl HostCorrection {
+    fn measure_end(&mut self, rank: &Rank) {
+        let (start, end) = (rank.offset_start, rank.offset_end);
+        self.offset_end_ns = (end.here_ns > 0).then_some(end.offset_ns);
+        let is_later = start.here_ns > 0 && end.here_ns > start.here_ns;
+        self.drift_ppm = is_later.then(|| {
+            let gained = end.offset_ns as f64 - start.offset_ns as f64;
+            gained / (end.here_ns - start.here_ns) as f64 * 1e6
+        });
+    }
 }
 
 /// The clocks of all hosts. By default, times stay those of the hosts.
@@ -169,8 +184,7 @@ impl Clocks {
                 {
                     *clock = HostClock::measured(rank);
                     row.offset_start_ns = rank.offset_start.offset_ns;
-                    row.offset_end_ns =
-                        (rank.offset_end.here_ns > 0).then_some(rank.offset_end.offset_ns);
+                    row.measure_end(rank);
                 }
                 row
             });
@@ -183,7 +197,8 @@ impl Clocks {
                 && rank.offset_end.here_ns > 0
             {
                 *clock = HostClock::measured(rank);
-                row.offset_end_ns = Some(rank.offset_end.offset_ns);
+                row.offset_start_ns = rank.offset_start.offset_ns;
+                row.measure_end(rank);
             }
         }
         let mut clocks = Clocks {

@@ -56,6 +56,10 @@ fn measured_offsets_and_drift_are_taken_out() {
     for host in &profile.hosts {
         assert_eq!((host.correction_min_ns, host.correction_max_ns), (0, 0), "{host:?}");
     }
+    // Drift is that of the clocks, whatever came before the first measurement.
+    for (host, ppm) in profile.hosts.iter().zip([0.0, 20.0, -15.0]) {
+        assert!((host.drift_ppm.unwrap() - ppm).abs() < 0.01, "{host:?}");
+    }
     // Half of what a message needs one way in the measured round trip of 1000 ns.
     for host in &profile.hosts[1..] {
         assert_eq!(host.residual_ns, Some(250), "{host:?}");
@@ -145,7 +149,7 @@ fn ranks_that_were_killed_keep_the_offset_of_the_start() {
     b.kill();
     let profile = profile(&open(dir.path()).unwrap(), 1).unwrap();
     assert_eq!(profile.waits.late_sender_ns, 4_000);
-    assert_eq!(profile.hosts[1].offset_end_ns, None);
+    assert_eq!((profile.hosts[1].offset_end_ns, profile.hosts[1].drift_ppm), (None, None));
 }
 
 /// Frequent messages, of which the first correction sees a sample only, between hosts whose clocks drift

@@ -42,6 +42,18 @@ pub fn running_s(shown: &str) -> Option<u64> {
     shown.lines().next()?.split_whitespace().find_map(clock)
 }
 
+/// What each thread of a program that hangs is doing, as far as the kernel tells.
+fn threads(pid: u32) -> String {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task"));
+    let about = |task: std::fs::DirEntry| {
+        let read = |name: &str| std::fs::read_to_string(task.path().join(name)).unwrap_or_default();
+        let status = read("status");
+        let state = status.lines().find(|line| line.starts_with("State")).unwrap_or_default();
+        format!("{}: {state}\n{}{}", read("comm").trim(), read("syscall"), read("stack"))
+    };
+    tasks.into_iter().flatten().flatten().map(about).collect::<Vec<_>>().join("\n")
+}
+
 #[allow(dead_code, reason = "not every test file needs everything")]
 pub struct Terminal {
     /// None once it has hung up.
@@ -184,7 +196,8 @@ impl Terminal {
                 return Ok(status);
             }
             if start.elapsed() > PATIENCE {
-                bail!("the program does not exit:\n{}", self.shown());
+                let threads = threads(self.child.id());
+                bail!("the program does not exit:\n{}\n{threads}", self.shown());
             }
             // Writers block on a terminal that is not read.
             match self.output.recv_timeout(Duration::from_millis(20)) {

@@ -540,11 +540,11 @@ traced() { # directory, library, options of mpi record, steps, milliseconds
 clocks() { # library
     local run=run-$1 residual drift fastest attempt
     for attempt in 1 2 3; do
-        traced "$run" "$1" "" 300 3
+        traced "$run" "$1" "" 600 3
         detour mpi report --json "$run" >profile.json || fail "no report"
         jq -c '{ranks_read, unfinished_ranks, messages, lost, hosts, clock_contradiction_ns}' profile.json
         jq -e '.ranks_read == 2 and (.hosts | length) == 2 and .lost.unmatched_messages == 0 and
-            .messages >= 600' profile.json >/dev/null || fail "the run is incomplete"
+            .messages >= 1200' profile.json >/dev/null || fail "the run is incomplete"
         jq -e '.lost.reversed_messages == 0 and .clock_contradiction_ns == 0' profile.json >/dev/null ||
             fail "messages arrive before they were sent"
         residual=$(jq '[.hosts[].residual_ns | values] | max' profile.json)
@@ -553,8 +553,9 @@ clocks() { # library
     done
     [ "$residual" -lt "$fastest" ] ||
         fail "residual $residual ns, the fastest message takes $fastest ns one way"
-    # Over the run, in parts per million.
-    drift=$(jq '(.hosts[1].offset_end_ns - .hosts[1].offset_start_ns) / .wall_s / 1000 | round' profile.json)
+    # It was set 300 ppm fast. The offsets at both ends of a run of some seconds are uncertain by tenths of a ms.
+    drift=$(jq '.hosts[1].drift_ppm | round' profile.json)
+    [ "$drift" -gt 200 ] && [ "$drift" -lt 400 ] || fail "the clock drifts by $drift ppm, set were 300"
     found "run $attempt: no message arrives early; drift $drift ppm; residual $((residual / 1000)) us, the" \
         "fastest message takes $((fastest / 1000)) us one way"
 }

@@ -81,9 +81,8 @@ pub struct Latencies {
 /// How far deviations are above the least one, ps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Above {
-    /// Up to 4 ms, as on most networks: half the size stays in the cache.
-    Little(Vec<u32>),
-    Much(Vec<i64>),
+    /// All of them, in order.
+    Measured(Numbers),
     /// Many, of which any is drawn at random.
     Ranked(Ranked),
 }
@@ -91,9 +90,40 @@ enum Above {
 impl Above {
     fn len(&self) -> usize {
         match self {
-            Above::Little(list) => list.len(),
-            Above::Much(list) => list.len(),
+            Above::Measured(list) => list.len(),
             Above::Ranked(ranked) => ranked.count,
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Numbers {
+    /// Up to 4 ms, as on most networks: half the size leaves room in the cache.
+    Little(Vec<u32>),
+    Much(Vec<i64>),
+}
+
+impl Numbers {
+    fn new(list: Vec<i64>) -> Numbers {
+        let little: Result<Vec<u32>, _> = list.iter().map(|ps| u32::try_from(*ps)).collect();
+        match little {
+            Ok(little) => Numbers::Little(little),
+            Err(_) => Numbers::Much(list),
+        }
+    }
+
+    fn len(&self) -> usize {
+        match self {
+            Numbers::Little(list) => list.len(),
+            Numbers::Much(list) => list.len(),
+        }
+    }
+
+    #[inline(always)]
+    fn gather<V: Vector>(&self, index: V) -> V {
+        match self {
+            Numbers::Little(list) => V::gather_u32(list, index),
+            Numbers::Much(list) => V::gather(list, index),
         }
     }
 }
@@ -104,7 +134,7 @@ impl Above {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Ranked {
     /// The largest, in descending order, then [`QUANTILES`] of all.
-    list: Vec<i64>,
+    list: Numbers,
     largest: i64,
     count: usize,
 }
@@ -123,7 +153,7 @@ impl Ranked {
         // The middle of each part.
         let quantile = |part: usize| all[((2 * part + 1) * all.len()) >> (QUANTILE_BITS + 1)];
         let list = all[..largest].iter().copied().chain((0..QUANTILES).map(quantile)).collect();
-        Ranked { list, largest: largest as i64, count: all.len() }
+        Ranked { list: Numbers::new(list), largest: largest as i64, count: all.len() }
     }
 }
 
@@ -170,13 +200,10 @@ impl Latencies {
             return Err(LatencyError::OutOfRange { ps: most });
         }
         let count = deviations.len();
-        let above = deviations.into_iter().map(|deviation| deviation - least);
-        let above = match u32::try_from(most - least) {
-            _ if order == Order::Random && count > FEW => {
-                Above::Ranked(Ranked::new(above.collect()))
-            }
-            Ok(_) => Above::Little(above.map(|above| above as u32).collect()),
-            Err(_) => Above::Much(above.collect()),
+        let above = deviations.into_iter().map(|deviation| deviation - least).collect();
+        let above = match order == Order::Random && count > FEW {
+            true => Above::Ranked(Ranked::new(above)),
+            false => Above::Measured(Numbers::new(above)),
         };
         Ok(Latencies { above, least, order })
     }
@@ -282,12 +309,11 @@ impl MessageLatencies<'_> {
             index = index.select(!all.above(index), index.sub(all));
         }
         let above = match self.above {
-            Above::Little(list) => V::gather_u32(list, index),
-            Above::Much(list) => V::gather(list, index),
+            Above::Measured(list) => list.gather(index),
             Above::Ranked(Ranked { list, largest, .. }) => {
                 let largest = V::splat(*largest);
                 let part = bits.shr(32 - QUANTILE_BITS).and(V::splat(QUANTILES as i64 - 1));
-                V::gather(list, part.add(largest).select(largest.above(index), index))
+                list.gather(part.add(largest).select(largest.above(index), index))
             }
         };
         above.add(V::splat(self.least))
