@@ -9,7 +9,7 @@ use super::{
     work::{Met, Work},
 };
 use crate::{
-    noise::RunNoise,
+    noise::{Cursor, Model, RunNoise},
     rounds::RankSlices,
     simd::{Kernel, LANES, Vector, widest},
 };
@@ -165,7 +165,12 @@ impl Run<'_, '_> {
     fn steps<V: Vector>(&mut self) -> Result<(), EventError> {
         let Run { sequence, noise, first, base, lanes, .. } = *self;
         let Moments { steps: at, arrivals, ranks } = &mut *self.moments;
-        let cpu = Cpu { noise, first: first + base as u64, own: sequence.ranks, lanes };
+        let cursors = match !noise.is_none() && noise.model() == Model::Preempt {
+            true => vec![None; ranks.len() * LANES],
+            false => Vec::new(),
+        };
+        let first = first + base as u64;
+        let mut cpu = Cpu { noise, first, own: sequence.ranks, lanes, cursors };
         for (number, pair) in sequence.steps.windows(2).enumerate() {
             let (step, next) = (&pair[0], &pair[1]);
             let rank = &mut ranks[step.rank as usize];
@@ -234,19 +239,21 @@ impl Run<'_, '_> {
 }
 
 /// What the ranks of the sets work on.
-#[derive(Clone, Copy)]
 struct Cpu<'a> {
     noise: &'a RunNoise<'a>,
     /// Number of the first rank in it.
     first: u64,
     own: u32,
     lanes: usize,
+    /// Where each rank of each set is in its noise, and since when, once it was looked up. Empty if the model has no
+    /// such place.
+    cursors: Vec<Option<(i64, Cursor<'a>)>>,
 }
 
-impl Cpu<'_> {
+impl<'a> Cpu<'a> {
     #[inline(always)]
     fn done<V: Vector>(
-        &self,
+        &mut self,
         number: u32,
         rank: &mut Rank,
         start: V,
@@ -268,7 +275,7 @@ impl Cpu<'_> {
     /// The lanes that may meet a detour, or end too late.
     #[inline(never)]
     fn look_up(
-        &self,
+        &mut self,
         number: u32,
         rank: &mut Rank,
         mask: u8,
@@ -278,8 +285,26 @@ impl Cpu<'_> {
     ) -> Result<(), EventError> {
         for lane in (0..self.lanes).filter(|lane| mask >> lane & 1 == 1) {
             let noise = self.noise.from_rank(self.first + u64::from(self.own) * lane as u64);
+            let begin = starts[lane];
+            if let Some(cursor) = self.cursors.get_mut(number as usize * LANES + lane) {
+                let (since, cursor) =
+                    cursor.get_or_insert_with(|| (begin, noise.local(u64::from(number)).at(begin)));
+                if begin < *since {
+                    *cursor = cursor.moved_to(begin);
+                }
+                let worked = cursor.work_and_clear(begin, work);
+                let (done, clear) =
+                    worked.map_err(|source| EventError::Noise { rank: number, source })?;
+                if done > LONGEST {
+                    return Err(EventError::TooLong { rank: number });
+                }
+                (ends[lane], *since) = (done, clear.from);
+                rank.clear_from.0[lane] = clear.from;
+                rank.clear_until.0[lane] = clear.until.min(LONGEST);
+                continue;
+            }
             let mut met = Met::known(rank.clear_from.0[lane], rank.clear_until.0[lane]);
-            ends[lane] = Work::new(&noise).done(number, &mut met, starts[lane], work)?;
+            ends[lane] = Work::new(&noise).done(number, &mut met, begin, work)?;
             let (from, until) = met.clear();
             (rank.clear_from.0[lane], rank.clear_until.0[lane]) = (from, until.min(LONGEST));
         }
@@ -297,7 +322,7 @@ mod tests {
             self, Carried, Options, Rendezvous,
             sketch::{self, Sketch},
         },
-        noise::{Model, Noise, Offsets, Timeline},
+        noise::{Noise, Offsets, Timeline},
         rounds::RankStates,
         simd::{WIDTHS, at_most},
     };

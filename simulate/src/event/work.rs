@@ -35,9 +35,9 @@ impl<'a> Work<'a> {
     fn noisy(&self, rank: u32, met: &mut Met, start: i64, work: i64) -> Result<i64, EventError> {
         let local = self.noise.local(u64::from(rank));
         let result = match self.model {
-            Model::Preempt => local.preempt(start, work).inspect(|&done| {
-                met.clear_from = if done == start + work { start } else { done };
-                met.clear_until = local.clear_until(met.clear_from);
+            Model::Preempt => local.preempt_and_clear(start, work).map(|(done, clear)| {
+                (met.clear_from, met.clear_until) = (clear.from, clear.until);
+                done
             }),
             Model::LogGopSim => local.loggopsim(start, work),
             Model::CpuTime => local.preempt(met.clock, work).map(|then| {

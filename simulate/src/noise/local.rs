@@ -76,6 +76,11 @@ impl<'a> Local<'a> {
         self.at(time).clear_until(time)
     }
 
+    /// When work begun at `time` ends, as in [`Local::preempt`], and when the rank is known to be clear of detours.
+    pub fn preempt_and_clear(&self, time: i64, work: i64) -> Result<(i64, Clear), WorkError> {
+        self.at(time).work_and_clear(time, work)
+    }
+
     /// A walk through the detours from a given time.
     #[inline]
     pub fn at(&self, time: i64) -> Cursor<'a> {
@@ -132,6 +137,13 @@ impl<'a> Local<'a> {
     }
 }
 
+/// No detour between these times.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Clear {
+    pub from: i64,
+    pub until: i64,
+}
+
 /// What a piece of work meets.
 pub(super) enum Met {
     /// A detour of the timeline, from this time (or from when the work began in it) to that.
@@ -153,7 +165,20 @@ pub struct Cursor<'a> {
 /// Beyond this many detours a new lookup is faster than walking on.
 const NEAR: usize = 4;
 
-impl Cursor<'_> {
+impl<'a> Cursor<'a> {
+    /// The same rank at any time.
+    pub fn moved_to(&self, time: i64) -> Cursor<'a> {
+        self.local.at(time)
+    }
+
+    /// [`Local::preempt_and_clear`] from here: one lookup for both. The next work may begin at the start of what is
+    /// clear, or later.
+    pub fn work_and_clear(&mut self, time: i64, work: i64) -> Result<(i64, Clear), WorkError> {
+        let done = self.work(time, work)?;
+        let from = if done == time + work { time } else { done };
+        Ok((done, Clear { from, until: self.clear_until(from) }))
+    }
+
     /// Moves to a time no earlier than the last one.
     #[inline]
     fn seek(&mut self, time: i64) {
@@ -330,6 +355,19 @@ mod tests {
             // In one piece or split, from here or from the split.
             let first = local.preempt(time, work / 2).unwrap();
             prop_assert_eq!(local.preempt(first, work - work / 2).unwrap(), done);
+            // One walk finds what two lookups find, also if it goes on from there.
+            let mut cursor = local.at(time);
+            for more in [work, 7, work / 3, 0, 150] {
+                let (done, found) = cursor.work_and_clear(time, more).unwrap();
+                prop_assert_eq!(done, local.preempt(time, more).unwrap());
+                let from = if done == time + more { time } else { done };
+                prop_assert_eq!(found, Clear { from, until: local.clear_until(from) });
+                cursor = cursor.moved_to(time);
+                let (later, begin) = (local.preempt(found.from, more), found.from);
+                let mut goes_on = local.at(time);
+                goes_on.work_and_clear(time, more).unwrap();
+                prop_assert_eq!(goes_on.work_and_clear(begin, more).map(|(done, _)| done), later);
+            }
         }
     }
 }

@@ -23,7 +23,7 @@ pub use detours::{Detours, NoiseError, Walk};
 pub use hits::Hit;
 pub(crate) use latencies::MessageLatencies;
 pub use latencies::{Latencies, LatencyError, Order, Rule, RunLatencies};
-pub use local::{Cursor, Local, WorkError};
+pub use local::{Clear, Cursor, Local, WorkError};
 pub(crate) use lookup::Lookup;
 pub(crate) use many::Many;
 pub use nodes::Nodes;

@@ -316,10 +316,9 @@ impl State {
         }
         let local = noise.local(rank as u64);
         match model {
-            Model::Preempt => local.preempt(begin, work).inspect(|&done| {
-                let from = if done == begin + work { begin } else { done };
-                self.clear_from[rank] = from;
-                self.clear_until[rank] = local.clear_until(from);
+            Model::Preempt => local.preempt_and_clear(begin, work).map(|(done, clear)| {
+                (self.clear_from[rank], self.clear_until[rank]) = (clear.from, clear.until);
+                done
             }),
             Model::LogGopSim => local.loggopsim(begin, work),
             Model::CpuTime => {
