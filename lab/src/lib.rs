@@ -9,6 +9,7 @@ mod data;
 pub mod exec;
 pub mod fuzz;
 mod lammps;
+pub mod missing;
 pub mod page;
 pub mod reliability;
 pub mod slurm;

@@ -129,18 +129,39 @@ unit_killed_and_started_again() {
     unit_options --no-probe
     start_unit
     sleep 2
-    local killed
+    local killed sum
     killed=$(newest)
     systemctl kill --signal=KILL detour-record@600s
     within 60 ended detour-record@600s || fail "it still runs"
     [ "$(systemctl show -P Result detour-record@600s)" = signal ] || fail "not killed"
     report "$killed" >killed.json || fail "the file does not open: $(cat report.err)"
     jq -e '.truncated != null' killed.json >/dev/null || fail "the file is not marked as truncated"
-    stop_units detour-record@600s
-    systemctl start detour-record@2s || fail "it does not start again"
+    sum=$(sha256sum <"$killed")
+    systemctl start --no-block detour-record@600s || fail "it does not start again"
+    next_is_recording() {
+        [ "$(newest)" != "$killed" ] && is_recording
+    }
+    within 200 next_is_recording || fail "the second start records nothing: $(journalctl -n 20 -u detour-record@600s)"
+    systemctl stop detour-record@600s || fail "cannot stop the unit"
     whole "$(newest)" || fail "the second file is truncated"
-    [ "$(newest)" != "$killed" ] || fail "the second recording has overwritten the first"
-    found "the file opens and says that it is truncated; the next start records"
+    [ "$(sha256sum <"$killed")" = "$sum" ] || fail "the second recording has changed the first"
+    found "the file opens and is marked as truncated; the same unit starts again and records"
+}
+
+timer_starts_the_unit() {
+    unit_options --no-probe
+    rm -f $state/*.detour
+    mkdir -p /run/systemd/system/detour-record@2s.timer.d
+    printf '[Timer]\nOnCalendar=\nOnActiveSec=1s\nRandomizedDelaySec=0\nAccuracySec=100ms\n' \
+        >/run/systemd/system/detour-record@2s.timer.d/soon.conf
+    systemctl daemon-reload
+    systemctl start detour-record@2s.timer || fail "the timer does not start"
+    timer_has_recorded() {
+        [ -n "$(newest)" ] && whole "$(newest)"
+    }
+    within 120 timer_has_recorded || fail "nothing recorded: $(journalctl -n 20 -u detour-record@2s)"
+    systemctl stop detour-record@2s.timer
+    found "started by the timer, a complete file of $(report "$(newest)" | jq '.duration_s | floor') s"
 }
 
 unit_writes_nowhere_else() {
@@ -149,8 +170,11 @@ unit_writes_nowhere_else() {
     touch before
     sleep 1.1
     systemctl start detour-record@2s || fail "the unit does not start"
-    find / -xdev -newer before -type f -not -path '/var/log/*' -not -path '/var/lib/systemd/*' \
-        -not -path "$work/*" >written.txt
+    # Other file systems too; systemd itself keeps its state in /run.
+    find / /run /tmp /dev/shm -xdev -newer before -not -type d -not -path '/var/log/*' \
+        -not -path '/var/lib/systemd/*' -not -path '/run/systemd/*' -not -path '/run/log/*' \
+        -not -path '/run/udev/*' -not -path "$work/*" >written.txt
+    find /sys/fs/bpf -mindepth 1 >>written.txt
     grep -v "^$state/detour-.*\.detour$" written.txt && fail "written elsewhere"
     grep -q "^$state/" written.txt || fail "nothing was written"
     stat -c '%a' $state | grep -q 750 || fail "the directory is $(stat -c %a $state)"
@@ -198,12 +222,15 @@ units_of_all_kinds_are_named() {
     user_manager
     # shellcheck disable=SC2046
     user_shell systemd-run --user --quiet --unit=box-user $(bursts 40) || fail "no user unit"
+    # A login, as of a user: its processes are in the scope of the session.
+    ssh -n -o ControlPath=none node1 "$(bursts 40)" &
     within 30 systemctl is-active --quiet box-socket.service || fail "the socket starts nothing"
     within 30 sh -c 'systemctl show -P ActiveState box-timed.service | grep -qx activating' ||
         fail "the timer starts nothing"
     detour record --quiet --no-probe -d 5s -o units.detour || fail "cannot record"
     stop_units "${all[@]}"
     user_shell systemctl --user stop box-user
+    pkill -x burn
     rm -f $here/box-*
     systemctl daemon-reload
     wait
@@ -213,7 +240,8 @@ units_of_all_kinds_are_named() {
         box-scope.scope box-user.service; do
         grep -qx "$name" units.txt || fail "$name is not named: $(tr '\n' ' ' <units.txt)"
     done
-    found "service, oneshot, timer, socket, scope and user unit"
+    grep -q '^session-.*\.scope$' units.txt || fail "no login session: $(tr '\n' ' ' <units.txt)"
+    found "service, oneshot, timer, socket, scope, user unit and login session"
 }
 
 #--- cgroups
@@ -294,15 +322,28 @@ cpuset_changes_while_recording() {
 }
 
 memory_limit_is_respected() {
-    systemd-run --quiet --wait --pipe -p MemoryMax=128M -p MemorySwapMax=0 \
+    busy_unit box-load
+    systemd-run --quiet --wait --pipe -p MemoryMax=64M -p MemorySwapMax=0 \
         -p WorkingDirectory=$work sh -c 'detour record --force --no-probe -d 3s -o memory.detour &&
         cat "/sys/fs/cgroup$(cut -d: -f3 </proc/self/cgroup)"/memory.peak >peak.txt' >memory.txt 2>&1 ||
         fail "$(cat memory.txt)"
+    stop_units box-load
     whole memory.detour || fail "the file is truncated"
-    found "with 128 MB: recorded, peak $(($(cat peak.txt) >> 20)) MiB"
+    found "with 64 MiB, beside a load: recorded, peak $(($(cat peak.txt) >> 20)) MiB"
 }
 
 #--- container
+
+# As in the recipe, with these capabilities.
+in_container() {
+    local capabilities=$1
+    shift
+    podman run --rm --network none --read-only --pid host --cgroupns host \
+        --cap-drop all --cap-add "$capabilities" --ulimit memlock=-1 \
+        --security-opt seccomp=unconfined --security-opt label=disable \
+        -v /sys/kernel/tracing:/sys/kernel/tracing:ro -v "$PWD/data":/data \
+        detour record --no-probe "$@"
+}
 
 container_records_the_host() {
     podman build --quiet --network none -t detour /root/payload/container >image.txt 2>&1 ||
@@ -310,20 +351,22 @@ container_records_the_host() {
     mkdir -p data
     rm -f data/*
     busy_unit box-host
-    # As in the recipe.
-    podman run --rm --network none --read-only --pid host --cgroupns host \
-        --cap-drop all --cap-add BPF,PERFMON,SYSLOG --ulimit memlock=-1 \
-        --security-opt seccomp=unconfined --security-opt label=disable \
-        -v /sys/kernel/tracing:/sys/kernel/tracing:ro -v "$PWD/data":/data \
-        detour record --no-probe -d 3s -o /data/node.detour >container.txt 2>&1 ||
-        fail "$(cat container.txt)"
+    in_container BPF,PERFMON,SYSLOG -d 3s -o /data/node.detour >container.txt 2>&1 || fail "$(cat container.txt)"
+    # Each of them is needed: without one of the first two nothing is recorded, without the third names are missing.
+    in_container PERFMON,SYSLOG -d 1s -o /data/no.detour >refused.txt 2>&1 && fail "it records without CAP_BPF"
+    grep -q CAP_BPF refused.txt || fail "$(cat refused.txt)"
+    in_container BPF,SYSLOG -d 1s -o /data/no.detour >refused.txt 2>&1 && fail "it records without CAP_PERFMON"
+    grep -q CAP_PERFMON refused.txt || fail "$(cat refused.txt)"
+    in_container BPF,PERFMON -d 2s -o /data/nameless.detour >nameless.txt 2>&1 || fail "$(cat nameless.txt)"
+    grep -q CAP_SYSLOG nameless.txt || fail "missing names are not mentioned: $(cat nameless.txt)"
     stop_units box-host
     whole data/node.detour || fail "the file is truncated"
     units_in data/node.detour | grep -qx box-host.service ||
         fail "the host's units are not named: $(units_in data/node.detour | tr '\n' ' ')"
     podman run --rm --network none --cap-drop all -v "$PWD/data":/data:ro detour \
         report --no-projection /data/node.detour >report.txt 2>&1 || fail "$(cat report.txt)"
-    found "built without a network, records the host's units with BPF, PERFMON and SYSLOG"
+    found "built without a network, records the host's units with BPF, PERFMON and SYSLOG; without one of" \
+        "the first two it is refused by name, without the third it records and says what is missing"
 }
 
 container_without_capabilities_says_so() {
@@ -496,7 +539,7 @@ suspend_to_ram_is_an_incident() {
     report suspend.detour >suspended.json
     longest=$(jq '[.cpus[].longest_ns] | max' suspended.json)
     # The watched time is without the suspension, and no detour is as long as it.
-    jq -e '.duration_s < 40' suspended.json >/dev/null || fail "$(jq .duration_s suspended.json) s watched"
+    jq -e ".duration_s < 25 + $slept / 2" suspended.json >/dev/null || fail "$(jq .duration_s suspended.json) s watched"
     [ "$longest" -lt $((slept * 500000000)) ] || fail "a detour of $longest ns"
     found "suspended for $slept s: reported; $(jq '.duration_s | floor' suspended.json) s watched, the" \
         "longest detour $((longest / 1000000)) ms"
@@ -523,12 +566,12 @@ mpi() { # library, ranks per machine, command...
 }
 
 # A run on both machines, with the parts of both in one directory.
-traced() { # directory, library, options of mpi record, steps, milliseconds
+traced() { # directory, library, options of mpi record, steps, milliseconds, what starts the program
     local run=$1 library=$2 options=$3
     rm -rf "$run" parts
     other "rm -rf $work/$run; mkdir -p $work"
     # shellcheck disable=SC2086
-    mpi "$library" 1 detour mpi record $options -o "$work/$run" -- "steps-$library" "$4" "$5" >mpi.txt 2>&1 ||
+    mpi "$library" 1 detour mpi record $options -o "$work/$run" -- ${6:-} "steps-$library" "$4" "$5" >mpi.txt 2>&1 ||
         fail "mpirun failed: $(tail -n 15 mpi.txt)"
     mkdir -p parts
     scp -q -r "node2:$work/$run" parts/two || fail "cannot copy"
@@ -540,22 +583,23 @@ traced() { # directory, library, options of mpi record, steps, milliseconds
 clocks() { # library
     local run=run-$1 residual drift fastest attempt
     for attempt in 1 2 3; do
-        traced "$run" "$1" "" 600 3
+        traced "$run" "$1" "" 3000 3
         detour mpi report --json "$run" >profile.json || fail "no report"
         jq -c '{ranks_read, unfinished_ranks, messages, lost, hosts, clock_contradiction_ns}' profile.json
         jq -e '.ranks_read == 2 and (.hosts | length) == 2 and .lost.unmatched_messages == 0 and
-            .messages >= 1200' profile.json >/dev/null || fail "the run is incomplete"
+            .messages >= 6000' profile.json >/dev/null || fail "the run is incomplete"
         jq -e '.lost.reversed_messages == 0 and .clock_contradiction_ns == 0' profile.json >/dev/null ||
             fail "messages arrive before they were sent"
         residual=$(jq '[.hosts[].residual_ns | values] | max' profile.json)
         fastest=$(jq '[.hosts[].fastest_ns | values] | min' profile.json)
-        [ "$residual" -ge "$fastest" ] || break
+        # One clock was set 300 ppm fast, the other 100 ppm slow. The offsets at both ends of a run of ten
+        # seconds or more are uncertain by tenths of a millisecond.
+        drift=$(jq '.hosts[1].drift_ppm | round' profile.json)
+        [ "$residual" -lt "$fastest" ] && [ "$drift" -gt 340 ] && [ "$drift" -lt 460 ] && break
     done
     [ "$residual" -lt "$fastest" ] ||
         fail "residual $residual ns, the fastest message takes $fastest ns one way"
-    # It was set 300 ppm fast. The offsets at both ends of a run of some seconds are uncertain by tenths of a ms.
-    drift=$(jq '.hosts[1].drift_ppm | round' profile.json)
-    [ "$drift" -gt 200 ] && [ "$drift" -lt 400 ] || fail "the clock drifts by $drift ppm, set were 300"
+    [ "$drift" -gt 340 ] && [ "$drift" -lt 460 ] || fail "a relative drift of $drift ppm, 400 were set"
     found "run $attempt: no message arrives early; drift $drift ppm; residual $((residual / 1000)) us, the" \
         "fastest message takes $((fastest / 1000)) us one way"
 }
@@ -586,33 +630,57 @@ mpi_latency_between_machines() {
 }
 
 mpi_net_between_machines() {
-    local library said=
+    local library l fastest said=
     for library in openmpi mpich; do
         rm -f net.toml
-        limit=400 mpi $library 1 detour mpi net -d 5s --largest 1KiB -o "$work/net.toml" >net.txt 2>&1 ||
+        limit=400 mpi $library 1 detour mpi net -d 5s --largest 16KiB -o "$work/net.toml" >net.txt 2>&1 ||
             fail "$library: $(tail -n 15 net.txt)"
+        # Half an exchange is o + L + o, so L is at most the fastest one.
+        [ -s "latency-$library.json" ] || latencies $library
+        l=$(sed -n 's/^L_us *= *//p' net.toml | head -n 1)
+        fastest=$(jq .all.minimum_us "latency-$library.json")
+        jq -en "$l > $fastest / 5 and $l < $fastest * 3" >/dev/null ||
+            fail "$library: L = $l us, the fastest exchange takes $fastest us"
         detour simulate collective --ranks 16 --runs 2 --noise periodic:100Hz,10us --net net.toml \
             >/dev/null 2>net.err || fail "$(cat net.err)"
-        said="$said $library $(sed -n 's/^L_us *= *//p' net.toml | head -n 1) us;"
+        said="$said $library $(printf %.0f "$l") us;"
     done
     found "L:${said%;}; the files are accepted by --net"
 }
 
 mpi_blames_a_daemon_on_the_other_machine() {
     other "pkill -x remoted; cp /usr/local/bin/burn /usr/local/bin/remoted"
-    # One service on both CPUs of the other machine, so that its rank cannot escape.
-    other "systemctl stop remoted 2>/dev/null; systemd-run --quiet --unit=remoted -p Nice=-10 sh -c \
-        'taskset -c 0 /usr/local/bin/remoted 600 100 200 & taskset -c 1 /usr/local/bin/remoted 600 100 200; wait'"
-    traced run-noise openmpi --noise 120 10
+    # On the CPU of the other machine's rank, which cannot escape; the recorder has the other CPU.
+    other "systemctl stop remoted 2>/dev/null; systemd-run --quiet --unit=remoted -p Nice=-10 \
+        taskset -c 1 /usr/local/bin/remoted 600 100 200"
+    traced run-noise openmpi --noise 300 10 "taskset -c 1"
     other "systemctl stop remoted; rm -f /usr/local/bin/remoted"
     detour blame --json run-noise >blame.json || fail "no blame"
     jq -c '{waiting_s, causes, sources: [.sources[:4][] | {name, unit, host, share_pct}]}' blame.json
-    # The recorder itself, whose threads share two emulated CPUs with the ranks, may take more.
-    jq -e '[.sources[] | select(.own | not)][0] |
-        .host == "node2" and .name == "remoted" and .unit == "remoted.service"' \
-        blame.json >/dev/null || fail "another source comes first"
+    jq -e '.sources[0] | .host == "node2" and .name == "remoted" and .unit == "remoted.service" and
+        .share_pct >= 25' blame.json >/dev/null || fail "another source comes first, or it is too little"
     found "$(jq -r '[.sources[] | select(.name == "remoted")] |
-        "remoted on \(.[0].host): \([.[].share_pct] | add | round) % of all waiting"' blame.json)"
+        "remoted on \(.[0].host): \([.[].share_pct] | add | round) % of all waiting"' blame.json), the" \
+        "recorder itself $(jq '[.sources[] | select(.own) | .share_pct] | add // 0 | round' blame.json) %"
+}
+
+wall_clocks_that_differ_are_noticed() {
+    local apart
+    apart=$(($(date +%s) - $(other date +%s)))
+    [ "${apart#-}" -gt 3600 ] || skip "the wall clocks agree"
+    rm -f clock-*.detour
+    other "cd /root && detour record --quiet --force --no-probe -d 4s -o clock-two.detour" &
+    detour record --quiet --no-probe -d 4s -o clock-one.detour || fail "cannot record"
+    wait
+    scp -q node2:/root/clock-two.detour . || fail "cannot copy"
+    detour merge clock-one.detour clock-two.detour -o clock-both.detour 2>merge.txt &&
+        fail "recordings that are hours apart by their clocks were merged"
+    grep -q node2 merge.txt || fail "the reason is not given: $(cat merge.txt)"
+    detour merge --json --force clock-one.detour clock-two.detour -o clock-both.detour >merged.json 2>forced.txt ||
+        fail "cannot merge with --force: $(cat forced.txt)"
+    jq -e '.nodes | sort == ["node1", "node2"]' merged.json >/dev/null || fail "$(cat merged.json)"
+    found "recorded at once, $((${apart#-} / 3600)) hours apart by their clocks: refused, $(
+        head -n 1 merge.txt | sed 's/^detour: //'); merged with --force"
 }
 
 #--- Slurm
@@ -687,10 +755,13 @@ slurm_job_array_of_shards() {
     other "rm -rf $work/array; mkdir -p $work/array"
     printf '#!/bin/sh\nexec detour %s --shard $SLURM_ARRAY_TASK_ID/4 -o %s/array/$SLURM_ARRAY_TASK_ID.json\n' \
         "$what" $work >array.sh
-    timeout 300 sbatch --wait --array=1-4 --output=/dev/null array.sh || fail "sbatch failed"
+    timeout 300 sbatch --wait --array=1-4 --exclusive --output=/dev/null array.sh || fail "sbatch failed"
     # Each node has the shards that ran on it.
-    scp -q "node2:$work/array/*.json" array/ 2>/dev/null
-    ls array
+    local here
+    here=$(ls array | wc -l)
+    [ "$here" -ge 1 ] && [ "$here" -le 3 ] || fail "$here of 4 shards ran on the first node"
+    scp -q "node2:$work/array/*.json" array/ || fail "no shard ran on the second node"
+    [ "$(ls array | wc -l)" = 4 ] || fail "shards: $(ls array)"
     detour merge --json array/*.json | grep -v messages_per_s >joined.json
     # shellcheck disable=SC2086
     detour $what --json | grep -v messages_per_s >complete.json

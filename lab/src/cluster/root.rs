@@ -10,6 +10,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::{
     exec,
+    missing::Missing,
     vm::{
         archive::{Archive, mirror, once},
         tools::SUITE,
@@ -74,7 +75,9 @@ impl Root {
                 .args(["-c", "command -v \"$0\" || ls /usr/sbin/\"$0\"", program])
                 .output();
             if !found.is_ok_and(|output| output.status.success()) {
-                bail!("{program} not found: apt-get install perl e2fsprogs coreutils");
+                bail!(Missing(format!(
+                    "{program} not found: apt-get install perl e2fsprogs coreutils"
+                )));
             }
         }
         let mut hasher = DefaultHasher::new();

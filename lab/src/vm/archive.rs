@@ -10,7 +10,7 @@ use std::{
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::exec;
+use crate::{exec, missing::Missing};
 
 pub struct Archive {
     directory: PathBuf,
@@ -31,8 +31,9 @@ impl Archive {
         fs::write(directory.join("status"), "")?;
         fs::write(directory.join("sources.list"), format!("deb {mirror} {suite} main\n"))?;
         let archive = Archive { directory, architecture: architecture.to_owned() };
-        exec::output(archive.apt("apt-get").args(["-qq", "update"]))
-            .with_context(|| format!("cannot fetch the package lists of {suite} from {mirror}"))?;
+        exec::output(archive.apt("apt-get").args(["-qq", "update"])).with_context(|| {
+            Missing(format!("cannot fetch the package lists of {suite} from {mirror}"))
+        })?;
         Ok(archive)
     }
 
@@ -124,8 +125,9 @@ pub fn once(directory: &Path, make: impl FnOnce(&Path) -> Result<()>) -> Result<
 /// The host's architecture by its Debian name.
 pub fn host() -> Result<String> {
     let mut command = exec::command("dpkg", Path::new("."));
-    let output = exec::output(command.arg("--print-architecture"))
-        .context("dpkg not found; kernels and QEMU come from Debian packages")?;
+    let output = exec::output(command.arg("--print-architecture")).with_context(|| {
+        Missing("dpkg not found; kernels and QEMU come from Debian packages".into())
+    })?;
     Ok(output.trim().to_owned())
 }
 
@@ -140,10 +142,11 @@ pub fn mirror() -> Result<String> {
     let texts = files.iter().filter_map(|file| fs::read_to_string(file).ok());
     match texts.flat_map(|text| addresses(&text)).find(|address| is_debian(address)) {
         Some(address) => Ok(address),
-        None => bail!(
+        None => bail!(Missing(
             "no Debian mirror in the package sources of this machine (/etc/apt); kernels and QEMU \
              come from there"
-        ),
+                .to_owned()
+        )),
     }
 }
 

@@ -8,7 +8,7 @@ use std::{
 use anyhow::{Context, Result};
 
 use super::{Release, tree::Tree};
-use lab::{exec, vm::kernels::Processor, workspace::Workspace};
+use lab::{exec, missing::Missing, vm::kernels::Processor, workspace::Workspace};
 
 pub fn build(
     workspace: &Workspace,
@@ -18,7 +18,7 @@ pub fn build(
     tree: &Tree,
 ) -> Result<PathBuf> {
     let version = exec::command("dpkg-deb", &workspace.root).arg("--version").output();
-    version.context("dpkg-deb not found: apt-get install dpkg")?;
+    version.with_context(|| Missing("dpkg-deb not found: apt-get install dpkg".to_owned()))?;
     let architecture = processor.architecture();
     // The same tree plus the control file.
     let staged = place.join(format!("deb-{architecture}"));

@@ -16,6 +16,7 @@ use anyhow::{Context, Result};
 
 use lab::{
     cluster, exec,
+    missing::or_skip,
     vm::{kernels::Processor, programs::Compiler},
     workspace::Workspace,
 };
@@ -120,8 +121,8 @@ fn make(
     let alone = place.join(format!("detour-{}-{architecture}", release.version));
     fs::copy(binary, &alone).with_context(|| format!("cannot write {}", alone.display()))?;
     println!("wrote {}", alone.display());
-    let deb = skipping(deb::build(workspace, place, release, processor, &tree), "deb", say);
-    let rpm = skipping(rpm::build(workspace, place, release, processor, &tree), "rpm", say);
+    let deb = skipping(deb::build(workspace, place, release, processor, &tree), "deb", say)?;
+    let rpm = skipping(rpm::build(workspace, place, release, processor, &tree), "rpm", say)?;
     if processor.is_ours() {
         let container = place.join("container");
         fs::create_dir_all(&container)?;
@@ -133,15 +134,19 @@ fn make(
 }
 
 /// A missing tool is not a failure.
-fn skipping(built: Result<PathBuf>, what: &str, say: &mut impl FnMut(&str)) -> Option<PathBuf> {
-    match built {
+fn skipping(
+    built: Result<PathBuf>,
+    what: &str,
+    say: &mut impl FnMut(&str),
+) -> Result<Option<PathBuf>> {
+    match or_skip(built)? {
         Ok(path) => {
             println!("wrote {}", path.display());
-            Some(path)
+            Ok(Some(path))
         }
         Err(missing) => {
-            skip(say, &format!("the_{what}_is_built"), &format!("{missing:#}"));
-            None
+            skip(say, &format!("the_{what}_is_built"), &missing);
+            Ok(None)
         }
     }
 }

@@ -11,6 +11,7 @@ use anyhow::{Context, Result, bail};
 use super::{Release, tree::Tree};
 use lab::{
     exec,
+    missing::Missing,
     vm::{
         archive::{self, Archive, once},
         kernels::Processor,
@@ -82,7 +83,9 @@ pub fn tool(workspace: &Workspace, name: &str) -> Result<Command> {
         let archive = Archive::open(&place, SUITE, &archive::host()?)?;
         archive.unpack_with_dependencies(&["rpm"], into)
     })
-    .context("rpmbuild not found: apt-get install rpm, or dnf install rpm-build")?;
+    .with_context(|| {
+        Missing("rpmbuild not found: apt-get install rpm, or dnf install rpm-build".to_owned())
+    })?;
     unpacked(workspace, &root, name)
 }
 
