@@ -46,6 +46,8 @@ pub struct Wait {
     pub op: u32,
     /// The step that it ends with.
     step: u32,
+    /// The step after which it begins; [`NOBODY`] at the beginning.
+    after: u32,
 }
 
 /// Why somebody was late.
@@ -99,8 +101,8 @@ pub fn each(log: &Log, is_collective: impl Fn(u32) -> bool) -> Vec<Wait> {
     let mut waits = Vec::new();
     let mut steps = by_rank_and_time(log).into_iter().peekable();
     for rank in 0..log.ranks() {
-        // Until when the rank has worked, and whether what it did last is a large message.
-        let (mut busy, mut sending) = (0, None);
+        // Until when the rank has worked, in which step, and whether what it did last is a large message.
+        let (mut busy, mut after, mut sending) = (0, NOBODY, None);
         while let Some(number) = steps.next_if(|step| log.steps()[*step as usize].rank == rank) {
             let step = &log.steps()[number as usize];
             if step.start > busy {
@@ -116,9 +118,11 @@ pub fn each(log: &Log, is_collective: impl Fn(u32) -> bool) -> Vec<Wait> {
                     _ => Class::Nic,
                 };
                 let (begin, end) = (busy, step.start);
-                waits.push(Wait { rank, class, begin, end, op: step.op, step: number });
+                waits.push(Wait { rank, class, begin, end, op: step.op, step: number, after });
             }
-            busy = busy.max(step.end);
+            if step.end > busy {
+                (busy, after) = (step.end, number);
+            }
             sending = match step.what {
                 What::Request | What::Payload => Some(step.op),
                 // By the closed form, a large send ends with its receive.
@@ -133,7 +137,7 @@ pub fn each(log: &Log, is_collective: impl Fn(u32) -> bool) -> Vec<Wait> {
                 _ => Class::LateReceiver,
             };
             let (op, end) = (sending.unwrap_or(NOBODY), log.end(rank));
-            waits.push(Wait { rank, class, begin: busy, end, op, step: NOBODY });
+            waits.push(Wait { rank, class, begin: busy, end, op, step: NOBODY, after });
         }
     }
     waits
@@ -166,12 +170,17 @@ fn by_rank_and_time(log: &Log) -> Vec<u32> {
     order
 }
 
-/// Follows waits back to what was late, through the waits of others: the causes of a wait add up to it.
+/// Moments of the two paths of a wait that are compared at most. Ranks that communicate often part rarely longer.
+const MOST: u32 = 4096;
+
+/// Follows paths back into the past. Every moment follows from one other, so every moment has one path, on which
+/// nothing waits.
 pub struct Followed<'a> {
     log: &'a Log,
     noise: &'a RunNoise<'a>,
-    /// The moment at which each step starts.
+    /// The moments at which each step starts, and ends.
     starts: Vec<u32>,
+    finishes: Vec<u32>,
     hits: Vec<(u32, i64)>,
 }
 
@@ -179,68 +188,81 @@ impl<'a> Followed<'a> {
     /// Takes the log of a run and the noise of that run.
     pub fn new(log: &'a Log, noise: &'a RunNoise<'a>) -> Followed<'a> {
         let mut starts = vec![BEGINNING; log.steps().len()];
-        for moment in &log.moments {
+        let mut finishes = starts.clone();
+        for (number, moment) in (0..).zip(&log.moments) {
             let Some(step) = log.steps().get(moment.step as usize) else { continue };
             if moment.time == step.end && log.time(moment.from) == step.start {
                 starts[moment.step as usize] = moment.from;
+                finishes[moment.step as usize] = number;
             }
         }
-        Followed { log, noise, starts, hits: Vec::new() }
+        Followed { log, noise, starts, finishes, hits: Vec::new() }
     }
 
-    /// What a wait was for.
-    pub fn causes(&mut self, wait: &Wait, tell: impl FnMut(Late)) -> Result<(), WorkError> {
-        let from = match self.starts.get(wait.step as usize) {
+    /// What is on the two paths of a wait since they parted: on the one into its end (true), which is that of what
+    /// was late, and on the one into its beginning. The first is longer by the wait, unless it is not known where
+    /// they parted; then nothing is told, or not all.
+    pub fn parted(
+        &mut self,
+        wait: &Wait,
+        mut tell: impl FnMut(bool, Late),
+    ) -> Result<(), WorkError> {
+        let mut late = match self.starts.get(wait.step as usize) {
             Some(start) => *start,
             None => self.log.ends[wait.rank as usize],
         };
-        self.back(from, wait.begin, wait.end, tell)
+        let after = self.finishes.get(wait.after as usize);
+        let mut waiting = after.copied().unwrap_or(BEGINNING);
+        let times = (self.log.time(waiting), self.log.time(late));
+        if times != (wait.begin, wait.end) {
+            return Ok(());
+        }
+        for _ in 0..MOST {
+            if late == waiting {
+                break;
+            }
+            // A moment follows from one before it in the log, so the other path cannot come to this one any more.
+            let of_late = late > waiting;
+            let at = if of_late { &mut late } else { &mut waiting };
+            let from = self.log.moments[*at as usize].from;
+            let moment = std::mem::replace(at, from);
+            self.before(moment, &mut |part| tell(of_late, part))?;
+        }
+        Ok(())
     }
 
     /// The critical path, from its end.
-    pub fn path(&mut self, tell: impl FnMut(Late)) -> Result<(), WorkError> {
-        let last = self.log.last();
-        self.back(self.log.ends[last as usize], 0, self.log.end(last), tell)
+    pub fn path(&mut self, mut tell: impl FnMut(Late)) -> Result<(), WorkError> {
+        let mut at = self.log.ends[self.log.last() as usize];
+        while at != BEGINNING {
+            self.before(at, &mut tell)?;
+            at = self.log.moments[at as usize].from;
+        }
+        Ok(())
     }
 
-    /// What happened between two times on the way back from a moment.
-    fn back(
-        &mut self,
-        mut at: u32,
-        begin: i64,
-        end: i64,
-        mut tell: impl FnMut(Late),
-    ) -> Result<(), WorkError> {
-        let mut until = end;
-        while until > begin && at != BEGINNING {
-            let Moment { from, step, cost, .. } = self.log.moments[at as usize];
-            let (first, last) = (self.log.time(from).max(begin), self.log.time(at).min(until));
-            at = from;
-            if last <= first {
-                continue;
-            }
-            let mut left = last - first;
-            until = first;
-            let Some(of) = self.log.steps().get(step as usize) else {
-                tell(Late::unexplained(left));
-                continue;
-            };
-            // The noise first, since it is what made the step longer.
-            if cost.noisy && of.noise > 0 {
-                let most = of.noise.min(left);
-                left -= self.noisy(of, most, &mut tell)?;
-            }
-            let cause = match cost.first {
-                Part::Compute => Cause::Compute,
-                Part::Overhead | Part::OverheadPerByte => Cause::Overhead,
-                _ => Cause::Network,
-            };
-            if left > 0 {
-                tell(Late { cause, rank: of.rank, op: of.op, ps: left });
-            }
+    /// What the time between a moment and the one before it was spent on.
+    fn before(&mut self, moment: u32, tell: &mut impl FnMut(Late)) -> Result<(), WorkError> {
+        let Moment { time, from, step, cost } = self.log.moments[moment as usize];
+        let mut left = time - self.log.time(from);
+        if left <= 0 {
+            return Ok(());
         }
-        if until > begin {
-            tell(Late::unexplained(until - begin));
+        let Some(of) = self.log.steps().get(step as usize) else {
+            tell(Late::unexplained(left));
+            return Ok(());
+        };
+        if cost.noisy && of.noise > 0 {
+            let most = of.noise.min(left);
+            left -= self.noisy(of, most, tell)?;
+        }
+        let cause = match cost.first {
+            Part::Compute => Cause::Compute,
+            Part::Overhead | Part::OverheadPerByte => Cause::Overhead,
+            _ => Cause::Network,
+        };
+        if left > 0 {
+            tell(Late { cause, rank: of.rank, op: of.op, ps: left });
         }
         Ok(())
     }

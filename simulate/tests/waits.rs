@@ -1,5 +1,5 @@
-//! Waits and the critical path, followed back to what was late: schedules with known answers, and that the causes of
-//! every wait add up to it, whatever the schedule and the noise.
+//! Waits and the critical path, followed back to what was late: schedules with known answers, and that the two paths
+//! of every wait differ by its length, whatever the schedule and the noise.
 
 use simulate::{
     event::{self, Log, NOBODY, Options, Rendezvous, Schedule, ScheduleBuilder, Scratch},
@@ -28,9 +28,15 @@ fn logged(schedule: &Schedule, noise: &RunNoise<'_>, rendezvous: Rendezvous) -> 
     log
 }
 
+/// What is on the path of the late rank, from its end.
 fn causes(log: &Log, noise: &RunNoise<'_>, wait: &Wait) -> Vec<Late> {
     let mut found: Vec<Late> = Vec::new();
-    Followed::new(log, noise).causes(wait, |late| found.push(late)).unwrap();
+    let tell = |of_late, late| {
+        if of_late {
+            found.push(late);
+        }
+    };
+    Followed::new(log, noise).parted(wait, tell).unwrap();
     found
 }
 
@@ -169,7 +175,7 @@ fn rounds(seed: u64) -> Schedule {
 }
 
 #[test]
-fn the_causes_of_every_wait_add_up_to_it_and_the_path_to_the_whole() {
+fn the_paths_of_every_wait_differ_by_it_and_the_critical_one_is_the_whole() {
     let timelines = vec![
         Timeline::new([(3 * US, US), (20 * US, 5 * US)], 50 * US).unwrap().of_source(1),
         Timeline::new([(10 * US, 2 * US)], 70 * US).unwrap().of_source(2),
@@ -188,14 +194,14 @@ fn the_causes_of_every_wait_add_up_to_it_and_the_path_to_the_whole() {
                 let mut followed = Followed::new(&log, &noise);
                 for wait in &waits {
                     let mut sum = 0;
-                    let tell = |late: Late| {
+                    let tell = |of_late, late: Late| {
                         assert!(late.ps > 0);
                         noise_seen += usize::from(matches!(late.cause, Cause::Noise(_)));
                         assert_ne!(late.cause, Cause::Unexplained, "seed {seed}: {wait:?}");
                         assert!(late.rank < log.ranks(), "seed {seed}: {late:?}");
-                        sum += late.ps;
+                        sum += if of_late { late.ps } else { -late.ps };
                     };
-                    followed.causes(wait, tell).unwrap();
+                    followed.parted(wait, tell).unwrap();
                     assert_eq!(sum, wait.end - wait.begin, "seed {seed}: {wait:?}");
                     seen += 1;
                 }

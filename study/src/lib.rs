@@ -10,7 +10,7 @@
 //! - Studies: [`collective`], [`app`], [`skeleton`], [`schedule`], [`exchange`], [`alltoall`], [`cycle`], [`projection`],
 //!   [`whatif`], [`compare`], [`tail`]. Distributions of any samples: [`dist`].
 //! - Explanations of simulated runs: [`blame`], [`states`], [`picture`]; of real ones: [`traced`]. Remedies: [`advice`].
-//! - Other tools' files: [`mod@import`], [`export`].
+//! - Other tools' files: [`mod@import`], [`export`]. Detours to be played back: [`inject`].
 //! - Long simulations: [`shard`] and [`shards`] divide them, [`resume`] continues them.
 
 #![forbid(unsafe_code)]
@@ -35,6 +35,7 @@ mod generated;
 pub mod goal;
 pub mod hypotheses;
 pub mod import;
+pub mod inject;
 pub mod isolation;
 pub mod job;
 pub mod json;
@@ -45,6 +46,7 @@ pub mod longest;
 pub mod network;
 pub mod noise;
 pub mod open;
+mod parted;
 pub mod picture;
 pub mod place;
 pub mod placement;

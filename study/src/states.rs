@@ -18,7 +18,10 @@ use simulate::{
 };
 use trace::Class;
 
-use crate::sources::Sources;
+use crate::{
+    parted::{Compared, Like},
+    sources::Sources,
+};
 
 /// What ranks wait for. Seconds are those of all ranks together in one run, the mean of several; picoseconds are summed
 /// over the runs, and exact: the classes, the causes and each of the lists add up to `waiting_ps`.
@@ -328,6 +331,7 @@ impl Tally {
             ..Tally::default()
         };
         let mut followed = Followed::new(log, noise);
+        let mut compared = Compared::default();
         for wait in waits::each(log, is_collective) {
             let Origin { completed_in, step, .. } = origins.of(wait.rank, wait.op);
             let call = match step {
@@ -337,11 +341,16 @@ impl Tally {
             let mut sums = Sums::default();
             let class = wait.class as usize;
             sums.classes[class] = ps(wait.end - wait.begin);
-            followed.causes(&wait, |late| {
+            compared.clear();
+            followed.parted(&wait, |of_late, late| {
                 let because = because(&late, origins);
-                sums.kinds[because.kind as usize] += ps(late.ps);
-                *tally.states.entry((class, call, because)).or_default() += ps(late.ps);
+                compared.add(of_late, like(&because), because, late.ps.max(0) as u64);
             })?;
+            compared.divide((wait.end - wait.begin).max(0) as u64, |found, share| {
+                let because = found.unwrap_or_else(|| unexplained(wait.rank, wait.op, origins));
+                sums.kinds[because.kind as usize] += u128::from(share);
+                *tally.states.entry((class, call, because)).or_default() += u128::from(share);
+            });
             tally.ranks[wait.rank as usize].add(&sums);
             if let Some(region) = tally.regions.get_mut(completed_in as usize) {
                 region.add(&sums);
@@ -479,6 +488,21 @@ impl Tally {
 
 fn ps(ps: i64) -> u128 {
     ps.max(0) as u128
+}
+
+/// What a part of a path is set off against, as in the blame of a real run.
+fn like(because: &Because) -> Like {
+    match because.kind {
+        Kind::Noise => Like::Noise(because.source),
+        Kind::Compute => Like::Compute(because.region),
+        Kind::Communication | Kind::Network => Like::Communication,
+        Kind::Unexplained => Like::Unexplained,
+    }
+}
+
+fn unexplained(rank: u32, op: u32, origins: &Origins) -> Because {
+    let Origin { region, .. } = origins.of(rank, op);
+    Because { kind: Kind::Unexplained, region, source: 0, call: None, rank: NOBODY }
 }
 
 fn because(late: &Late, origins: &Origins) -> Because {

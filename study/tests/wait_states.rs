@@ -153,6 +153,53 @@ fn a_request_is_waited_for_where_the_rank_waits() {
     assert_eq!((state.cause.region.as_deref(), state.cause.after), (None, Some("MPI_Waitall")));
 }
 
+/// Two regions one after the other, of which only the first is uneven, and a reduction.
+#[test]
+fn what_both_ranks_do_before_a_wait_is_not_its_cause() {
+    let of_rank = |foo: i64| {
+        let begin = |region| Step::Begin { region };
+        let end = |region| Step::End { region };
+        vec![begin(0), compute(foo), end(0), begin(1), compute(10_000), end(1), ALLREDUCE]
+    };
+    let tapes = vec![tape(0, of_rank(3_000)), tape(1, of_rank(9_000))];
+    let program = program(tapes, &["foo", "bar"]);
+    let silent = Noise::none();
+    let run = run(&program, 1, &silent, 0, 0);
+    let waits = tally(&run, &silent, 0, 0).waits(&run.origins, &Sources::default());
+    let region = |name: &str| -> u128 {
+        let of = |state: &&study::states::WaitState| state.cause.region.as_deref() == Some(name);
+        waits.states.iter().filter(of).map(|state| state.ps).sum()
+    };
+    // Rank 0 waits for the 6 ms that rank 1 takes longer, and both for one message.
+    assert_eq!((region("foo"), region("bar")), (6_000_000_000, 0), "{:?}", waits.states);
+    assert_eq!(waits.causes.compute_ps, 6_000_000_000);
+}
+
+/// Noise before the last thing that a rank did before the wait is its cause all the same.
+#[test]
+fn noise_long_before_a_wait_is_its_cause() {
+    let mut sources = Sources::default();
+    let source = sources.named("daemon");
+    // 1 ms of each 200 ms; the ranks are at different places of it.
+    let timeline = Timeline::new([(0, 1_000 * US)], 200_000 * US).unwrap().of_source(source);
+    let noisy =
+        Noise::new(vec![timeline], Model::Preempt, Offsets::Random).unwrap().repeating(true);
+    let steps = vec![compute(9_000), compute(1_000), ALLREDUCE];
+    let tapes = (0..8).map(|rank| tape(rank, steps.clone())).collect();
+    let program = program(tapes, &[]);
+    let (mut noise, mut waiting) = (0, 0);
+    for number in 0..40 {
+        let run = run(&program, 1, &noisy, 1, number);
+        let waits = tally(&run, &noisy, 1, number).waits(&run.origins, &sources);
+        // All compute alike, so only noise and messages remain.
+        assert_eq!(waits.causes.compute_ps, 0, "run {number}: {:?}", waits.states);
+        noise += waits.causes.noise_ps;
+        waiting += waits.waiting_ps - waits.causes.network_ps - waits.causes.communication_ps;
+    }
+    assert_eq!(noise, waiting);
+    assert!(noise > 10_000_000_000, "{noise}");
+}
+
 /// A generator of numbers below a bound: the same for each seed.
 fn numbers(mut state: u64) -> impl FnMut(u64) -> u64 {
     move |below| {

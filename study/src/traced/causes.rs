@@ -20,6 +20,7 @@ use super::{
     contents::{Contents, Part, What},
     noise::{Hit, Noise},
 };
+use crate::parted::{Compared, Like};
 
 /// No wait: the path reaches the beginning of the run.
 const NONE: u32 = u32::MAX;
@@ -290,7 +291,7 @@ impl<'a> Waits<'a> {
         number: u32,
         contents: &[Contents],
         kinds: &[u32],
-        compared: &mut Compared,
+        compared: &mut Compared<Spent>,
         mut each: impl FnMut(Cause, u64),
     ) {
         let Some(wait) = self.wait(number) else { return };
@@ -298,7 +299,7 @@ impl<'a> Waits<'a> {
         self.parted(number, |of_late, segment| {
             let contents = contents.get(segment.slot as usize);
             let parts = contents.map_or(&[][..], |all| all.between(segment.from, segment.to));
-            compared.add(of_late, parts, kinds);
+            add(compared, of_late, parts, kinds);
         });
         compared.divide(wait.ns(), |source, ns| {
             let (why, slot, region) = match source {
@@ -377,124 +378,25 @@ pub struct Cause {
     pub region: u32,
 }
 
-/// What can be set off against each other on two ranks: computation in the same region, all communication, noise of
-/// the same source.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Like {
-    Noise(u32),
-    Compute(u32),
-    Communication,
-    /// What the parts of one path are short of.
-    Unexplained,
-}
-
 /// The time of a part: what, where, in which region.
 type Spent = (What, u32, u32);
 
-/// Two paths since they parted.
-#[derive(Default)]
-struct Compared {
-    /// By what they have in common: time on the path of the late rank, and on that of the waiting one.
-    sums: BTreeMap<Like, (u64, u64)>,
-    /// The path of the late rank.
-    late: BTreeMap<(Like, Spent), u64>,
-}
-
-impl Compared {
-    fn clear(&mut self) {
-        self.sums.clear();
-        self.late.clear();
-    }
-
-    fn add(&mut self, of_late: bool, parts: &[Part], kinds: &[u32]) {
-        for Part { what, slot, region, ns } in parts {
-            let like = match what {
-                What::Noise(source) => {
-                    Like::Noise(kinds.get(*source as usize).copied().unwrap_or(*source))
-                }
-                What::Compute => Like::Compute(*region),
-                What::Communication(_) => Like::Communication,
-            };
-            let (late, waiting) = self.sums.entry(like).or_default();
-            match of_late {
-                true => {
-                    *late += ns;
-                    *self.late.entry((like, (*what, *slot, *region))).or_default() += ns;
-                }
-                false => *waiting += ns,
+fn add(compared: &mut Compared<Spent>, of_late: bool, parts: &[Part], kinds: &[u32]) {
+    for Part { what, slot, region, ns } in parts {
+        let like = match what {
+            What::Noise(source) => {
+                Like::Noise(kinds.get(*source as usize).copied().unwrap_or(*source))
             }
-        }
-    }
-
-    /// Divides a wait among what the late rank's path has more of, in proportion.
-    fn divide(&mut self, wait: u64, mut each: impl FnMut(Option<Spent>, u64)) {
-        let (late, waiting) =
-            self.sums.values().fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
-        // The lengths differ by the length of the wait, unless a path is not complete.
-        let (more, less) = (wait + waiting, late);
-        let unexplained = (more.saturating_sub(less), less.saturating_sub(more));
-        if unexplained != (0, 0) {
-            self.sums.insert(Like::Unexplained, unexplained);
-        }
-        let excess = |(late, waiting): &(u64, u64)| late.saturating_sub(*waiting);
-        let whole: u64 = self.sums.values().map(excess).sum();
-        let mut shares = Shares::new(wait, whole);
-        for (like, sums) in &self.sums {
-            let share = shares.next(excess(sums));
-            if share == 0 {
-                continue;
-            }
-            if *like == Like::Unexplained {
-                each(None, share);
-                continue;
-            }
-            let mut within = Shares::new(share, sums.0);
-            let least = (What::Compute, 0, 0);
-            for ((_, spent), ns) in
-                self.late.range((*like, least)..).take_while(|((found, _), _)| found == like)
-            {
-                match within.next(*ns) {
-                    0 => {}
-                    part => each(Some(*spent), part),
-                }
-            }
-        }
-    }
-}
-
-/// Divides a number in proportion to others. The shares add up to it.
-struct Shares {
-    number: u64,
-    whole: u64,
-    /// Sum of the weights so far, and of the shares.
-    weights: u64,
-    given: u64,
-}
-
-impl Shares {
-    fn new(number: u64, whole: u64) -> Shares {
-        Shares { number, whole: whole.max(1), weights: 0, given: 0 }
-    }
-
-    fn next(&mut self, weight: u64) -> u64 {
-        self.weights += weight;
-        let due = u128::from(self.number) * u128::from(self.weights) / u128::from(self.whole);
-        let share = due as u64 - self.given;
-        self.given = due as u64;
-        share
+            What::Compute => Like::Compute(*region),
+            What::Communication(_) => Like::Communication,
+        };
+        compared.add(of_late, like, (*what, *slot, *region), *ns);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn shares_add_up_to_what_is_divided() {
-        let mut shares = Shares::new(100, 7);
-        let all: Vec<u64> = [1, 2, 0, 3, 1].map(|weight| shares.next(weight)).into();
-        assert_eq!(all, [14, 28, 0, 43, 15]);
-    }
 
     #[test]
     fn a_hit_is_added_where_the_rank_was_not_interrupted_itself() {
