@@ -21,6 +21,8 @@ mod export;
 mod goal;
 mod import;
 #[cfg(target_os = "linux")]
+mod inject;
+#[cfg(target_os = "linux")]
 mod isolation;
 mod manual;
 mod merge;
@@ -68,6 +70,8 @@ fn main() -> ExitCode {
         Command::Merge(options) => merge::run(&options, verbosity),
         Command::Demo(options) => demo::run(&options, verbosity),
         Command::Man(options) => manual::man(&options),
+        #[cfg(target_os = "linux")]
+        Command::Inject(options) => inject::run(&options, verbosity),
         Command::Completions(options) => manual::completions(&options),
     };
     match result {

@@ -10,6 +10,8 @@
 mod account;
 mod feed;
 #[cfg(target_os = "linux")]
+pub mod inject;
+#[cfg(target_os = "linux")]
 pub mod kernel;
 #[cfg(target_os = "linux")]
 mod launch;

@@ -10,6 +10,7 @@ mod daemon;
 mod endings;
 mod faults;
 mod healthcheck;
+mod inject;
 mod isolation;
 mod left;
 mod machine;
@@ -54,6 +55,7 @@ const ALONE: &[&[support::Test]] = &[
     isolation::TESTS,
     tutorial::TESTS,
     healthcheck::TESTS,
+    inject::TESTS,
     mpi::TESTS,
 ];
 

@@ -28,7 +28,7 @@ const fn documented(args: &'static str, file: &'static str, name: &'static str) 
 
 /// `DEMO` is the bundled recording, `stencil` a recorded MPI program and `latencies.json` a measured one; the other
 /// files are made by [`PREPARATION`].
-const COMMANDS: [Documented; 24] = [
+const COMMANDS: [Documented; 25] = [
     documented("report DEMO --ranks 64 --json", "decision.rs", "Report"),
     documented("report --baseline DEMO DEMO --ranks 64 --json", "fleet.rs", "Fleet"),
     documented("whatif DEMO --ranks 64 --runs 40 --top 2 --json", "whatif.rs", "WhatIf"),
@@ -74,6 +74,7 @@ const COMMANDS: [Documented; 24] = [
     documented("blame ./stencil --json", "traced.rs", "TracedBlame"),
     documented("mpi latency --from ./latencies.json --json", "latency.rs", "Latencies"),
     documented(NETWORK, "loggops.rs", "Net"),
+    documented("inject DEMO -c 0 -d 200ms --json", "inject.rs", "Injected"),
     documented("record --no-bpf -d 200ms -o a.detour --json", "record.rs", "RecordResult"),
     documented("doctor --json", "doctor.rs", "Checks"),
     documented("doctor --isolation -c 1 -d 200ms --json", "isolation.rs", "Audit"),
