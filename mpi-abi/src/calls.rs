@@ -373,6 +373,19 @@ macro_rules! for_each_call {
                 File_get_position_shared [Other Other];
                 File_delete [Other Other];
             }
+            PointToPoint {
+                Buffer_detach c [Other Other];
+                Buffer_flush [];
+                Comm_detach_buffer c [Comm Other Other];
+                Comm_flush_buffer [Comm];
+            }
+            Communicator {
+                Comm_spawn [Other Other Other Other Root Comm NewComm Other];
+                Comm_spawn_multiple [Other Other Other Other Other Root Comm NewComm Other];
+                Comm_accept [Other Other Root Comm NewComm];
+                Comm_connect [Other Other Root Comm NewComm];
+                Comm_join [Other NewComm];
+            }
         }
     };
 }
@@ -499,6 +512,9 @@ mod tests {
         assert_eq!(Call::Imrecv.number(), 24);
         assert_eq!(Call::Wait.number(), 25);
         assert_eq!(Call::Barrier.number(), 38);
+        assert_eq!(Call::Init.number(), 191);
+        assert_eq!(Call::File_delete.number(), 204);
+        assert_eq!(Call::Comm_join.number(), 213);
     }
 
     #[test]

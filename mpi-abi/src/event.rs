@@ -84,6 +84,9 @@ pub mod shape {
     pub const SENT: u8 = 8;
     /// Bytes received from every peer.
     pub const RECEIVED: u8 = 16;
+    /// No part: the call was made while recording was switched off. It is in the file because calls of other
+    /// ranks meet it, and counts in no table.
+    pub const OFF: u8 = 32;
 }
 
 /// Reduction operation.
@@ -405,6 +408,11 @@ impl Event<'_> {
     /// Reduction operation.
     pub fn op(&self) -> Option<Op> {
         self.field(present::OP, Op::from_number(self.signature.op))
+    }
+
+    /// Whether the call was made while recording was switched off.
+    pub fn is_off(&self) -> bool {
+        self.signature.shape & shape::OFF != 0
     }
 
     /// Name of the function that was called.

@@ -72,6 +72,9 @@ pub mod file_flag {
     pub const FINALIZED: u32 = 1;
     /// `MPI_Abort` was called.
     pub const ABORTED: u32 = 2;
+    /// Calls that other ranks meet are in the file even if they were made while recording was switched off,
+    /// with [`shape::OFF`](crate::shape::OFF).
+    pub const KEEPS_OFF: u32 = 4;
 }
 
 /// Offsets in a chunk header.

@@ -20,7 +20,7 @@ const STANDARD: &[u8] = b"libmpi_abi";
 
 /// Stands for a function that the library does not have: it fails as MPI functions do.
 extern "C" fn missing() -> usize {
-    sys::complain(b"detour: the program calls a function that its MPI library does not have\n");
+    sys::complain(b"detour: the program calls a function that its MPI library lacks\n");
     // MPI_ERR_OTHER or a neighbour in all ABIs; what matters is that it is not MPI_SUCCESS.
     15
 }
@@ -227,6 +227,7 @@ functions! {
     Get_library_version(text, length);
     Get_count_c(status, datatype, count);
     Test_cancelled(status, flag);
+    Error_class(code, class);
     Init(count, words);
     Finalize();
     Barrier(comm);
@@ -255,6 +256,17 @@ pub struct Library {
     proc_null: i32,
     root: i32,
     ops: [usize; Op::ALL.len()],
+}
+
+/// What a call that failed did with its messages.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Failure {
+    /// A message was received and did not fit into the buffer.
+    Truncated,
+    /// Of each request, its status says it.
+    InStatus,
+    /// Not known, or nothing.
+    Other,
 }
 
 /// Largest status of all ABIs, in words.
@@ -379,6 +391,44 @@ impl Library {
                 0x3d,
             ],
         }
+    }
+
+    /// What a return value other than `MPI_SUCCESS` says about the messages of the call.
+    #[cold]
+    pub fn failure(&self, error: i32) -> Failure {
+        let mut class = 0i32;
+        // SAFETY: a return value of the library, and a place for the result.
+        if unsafe { self.Error_class(error as usize, &raw mut class as usize) } != 0 {
+            class = 0;
+        }
+        let (truncate, in_status) = match self.abi {
+            Abi::Mpich => (14, 17),
+            Abi::OpenMpi | Abi::Standard => (15, 18),
+        };
+        match class {
+            class if class == truncate => Failure::Truncated,
+            class if class == in_status => Failure::InStatus,
+            _ => Failure::Other,
+        }
+    }
+
+    /// The error in a status that a call with several requests has filled in; only valid if it has returned
+    /// `MPI_ERR_IN_STATUS`.
+    ///
+    /// # Safety
+    /// The address is that of a status.
+    pub unsafe fn status_error(&self, address: usize) -> i32 {
+        let offset = if matches!(self.abi, Abi::Mpich) { 16 } else { 8 };
+        // SAFETY: by contract.
+        unsafe { with_exposed_provenance_mut::<i32>(address + offset).read_unaligned() }
+    }
+
+    /// Whether that error says that the request has not completed (`MPI_ERR_PENDING`).
+    pub fn is_pending(&self, error: i32) -> bool {
+        let mut class = 0i32;
+        // SAFETY: as in `failure`.
+        unsafe { self.Error_class(error as usize, &raw mut class as usize) };
+        class == if matches!(self.abi, Abi::Mpich) { 18 } else { 19 }
     }
 
     /// A handle that arrived as an argument.

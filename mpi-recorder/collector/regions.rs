@@ -65,7 +65,17 @@ fn mark(thread: &mut Thread, name: Option<&[u8]>, begins: bool) {
     thread.record(0, |encoder, payload| encoder.region(payload, region, begins, at));
 }
 
-/// Reads a name that may be garbage: short, printable and readable, or not a name.
+/// The part of a name that is kept. Beginning and end of a region are cut in the same way.
+fn shortened(name: &[u8]) -> &[u8] {
+    let mut length = name.len().min(LONGEST);
+    // Not within a character of UTF-8.
+    while length > LONGEST - 4 && name.get(length).is_some_and(|byte| byte & 0xc0 == 0x80) {
+        length -= 1;
+    }
+    name.get(..length).unwrap_or(name)
+}
+
+/// Reads a name that may be garbage: printable and readable, or not a name. Longer ones are cut.
 fn believable(address: usize, buffer: &mut [u8; LONGEST + 1]) -> Option<&[u8]> {
     let mut filled = 0;
     while filled < buffer.len() {
@@ -80,7 +90,11 @@ fn believable(address: usize, buffer: &mut [u8; LONGEST + 1]) -> Option<&[u8]> {
             break;
         }
     }
-    let name = CStr::from_bytes_until_nul(buffer.get(..filled)?).ok()?.to_bytes();
+    let read = buffer.get(..filled)?;
+    let name = match CStr::from_bytes_until_nul(read) {
+        Ok(name) => name.to_bytes(),
+        Err(_) => shortened(read),
+    };
     let printable = name.iter().all(|byte| *byte >= b' ' && *byte != 127);
     (!name.is_empty() && printable).then_some(name)
 }
@@ -93,7 +107,8 @@ fn switch_on(thread: &mut Thread) {
 }
 
 /// `MPI_Pcontrol`: 1 and a name begins a region, -1 and the name ends it; 0 switches recording off, and 2, or 1
-/// without a name, switches it on.
+/// without a name, switches it on. -1 with a null pointer ends the innermost region; with something that is
+/// not a name it ends none, since the region that is meant is not known.
 ///
 /// # Safety
 /// As the real function.
@@ -127,10 +142,10 @@ where
         Entry { error: result as i32, ..start::plain(Call::Pcontrol, begin, start::ticks()) };
     thread.event(&entry);
     match level {
-        -1 => {
-            let name = believable(name, &mut buffer);
-            mark(thread, name, false);
-        }
+        -1 => match believable(name, &mut buffer) {
+            None if name != 0 => output::count(at::LOST_UNREADABLE, 1),
+            name => mark(thread, name, false),
+        },
         0 if ON.swap(false, Ordering::Relaxed) => {
             let at = start::ticks();
             thread.record(0, |encoder, payload| encoder.switch(payload, false, at));
@@ -153,7 +168,7 @@ pub unsafe extern "C" fn detour_region_begin(name: *const c_char) {
     }
     // SAFETY: by contract.
     let name = unsafe { CStr::from_ptr(name) }.to_bytes();
-    mark(thread, Some(name.get(..LONGEST).unwrap_or(name)), true);
+    mark(thread, Some(shortened(name)), true);
 }
 
 /// Ends the innermost region (see `detour.h`).

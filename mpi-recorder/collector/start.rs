@@ -295,7 +295,7 @@ fn begin(call: Call, directory: &CStr, clock: Clock, load: Anchor, end: u64) {
         boot_id,
         library: version.get(..until_nul(&version)).unwrap_or(&[]),
         command: command.get(..command_length).unwrap_or(&[]),
-        flags: 0,
+        flags: file_flag::KEEPS_OFF,
         lost: Lost::default(),
         events: 0,
         chunks: 0,

@@ -11,8 +11,8 @@ use crate::{output, start, sys};
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU16, AtomicU32, AtomicUsize, Ordering};
 use mpi_abi::{
-    CHUNK, CHUNK_HEADER, ChunkHeader, Encoder, Entry, Full, MAX_REQUESTS, RequestItem, at,
-    chunk_at, chunk_flag, crc32,
+    CHUNK, CHUNK_HEADER, Call, ChunkHeader, Class, Encoder, Entry, Full, MAX_REQUESTS, RequestItem,
+    Role, at, chunk_at, chunk_flag, crc32,
 };
 
 /// Threads that can record at the same time. A power of two.
@@ -401,8 +401,43 @@ impl Thread {
     #[inline]
     pub fn event(&mut self, entry: &Entry) {
         if !ON.load(Ordering::Relaxed) {
+            self.event_while_off(entry);
             return;
         }
+        self.put(entry);
+    }
+
+    /// Writes a call that was made while recording is switched off, if calls of other ranks, or later ones of
+    /// this rank, can only be understood with it: the n-th message of a channel meets the n-th.
+    #[cold]
+    #[inline(never)]
+    fn event_while_off(&mut self, entry: &Entry) {
+        let call = entry.signature.call;
+        let settles = |item: &RequestItem| {
+            !matches!(item.outcome, mpi_abi::Outcome::Pending | mpi_abi::Outcome::Ready)
+        };
+        let matters = match call.class() {
+            Class::PointToPoint => call.has(Role::Buffer),
+            Class::Request => entry.requests.iter().any(settles),
+            Class::Collective | Class::Communicator => true,
+            Class::OneSided => {
+                call.has(Role::NewWindow)
+                    || call.has(Role::WindowInOut)
+                    || matches!(call, Call::Win_fence)
+            }
+            Class::Io => call.has(Role::Comm),
+            Class::Environment => !matches!(call, Call::Pcontrol),
+            Class::Datatype => false,
+        };
+        if matters {
+            let mut marked = *entry;
+            marked.signature.shape |= mpi_abi::shape::OFF;
+            self.put(&marked);
+        }
+    }
+
+    #[inline(always)]
+    fn put(&mut self, entry: &Entry) {
         if entry.requests.len() <= MAX_REQUESTS {
             self.write(0, 1, |encoder, payload| encoder.event(payload, entry));
         } else {

@@ -3,7 +3,7 @@
 
 use crate::comms::{self, Comm, Message};
 use crate::layout::{LAYOUTS, Layout, Sizes, special};
-use crate::mpi::{self, Library, REAL, STATUS_WORDS, UNDEFINED};
+use crate::mpi::{self, Failure, Library, REAL, STATUS_WORDS, UNDEFINED};
 use crate::requests::{Open, REQUESTS, flag};
 use crate::thread::{self, Looked, Scratch, Thread};
 use crate::{output, start};
@@ -511,6 +511,11 @@ impl State {
             }
             if layout.receives && error == 0 && entry.found {
                 self.received(library, args, &mut entry);
+            } else if layout.receives && error != 0 && library.failure(error) == Failure::Truncated
+            {
+                // The message is gone, so whose it was matters. Its size is not in the status.
+                self.received(library, args, &mut entry);
+                entry.actual.bytes = None;
             }
         }
         if special & special::BEGINS != 0 {
@@ -689,10 +694,11 @@ fn conclude_requests(
     entry: &Entry,
 ) -> usize {
     let library = thread.library;
+    let failure = if entry.error == 0 { Failure::Other } else { library.failure(entry.error) };
     let mut filled = 0;
     for (index, looked) in looked.iter().enumerate() {
         let Some((position, open)) = looked.found else { continue };
-        let (mut outcome, status) = outcome(library, args, index, entry);
+        let (mut outcome, status, truncated) = outcome(library, args, index, entry, failure);
         let mut actual = Actual::AS_POSTED;
         if matches!(outcome, Outcome::Completed | Outcome::Ready)
             && let Some(address) = status
@@ -711,7 +717,7 @@ fn conclude_requests(
                 actual = Actual {
                     source: (source != open.peer).then_some(source),
                     tag: (tag != open.tag).then_some(tag),
-                    bytes: (bytes != open.bytes).then_some(bytes),
+                    bytes: (bytes != open.bytes && !truncated).then_some(bytes),
                 };
             }
         }
@@ -742,43 +748,28 @@ fn conclude_requests(
     filled
 }
 
-/// What a call did to the request at a position of its list, and the address of its status.
+/// What a call did to the request at a position of its list, the address of its status, and whether its message
+/// did not fit.
 #[inline]
 fn outcome(
     library: &Library,
     args: &Arguments,
     index: usize,
     entry: &Entry,
-) -> (Outcome, Option<usize>) {
+    failure: Failure,
+) -> (Outcome, Option<usize>, bool) {
     let layout = args.layout;
-    let failed = entry.error != 0;
-    let one = || Some(args.word(layout.status)).filter(|address| *address != library.status_ignore);
-    let many = |index: usize| {
-        Some(args.word(layout.statuses))
-            .filter(|address| *address != library.status_ignore)
-            .map(|address| address + index * library.status_size)
-    };
-    // After an error, a request is gone if its handle is; its status is not looked at.
-    let gone = |array: u8| {
-        let address = args.word(array).wrapping_add(index * library.handle_size());
-        // SAFETY: the program's requests are still there.
-        if unsafe { library.handle_at(address) } == library.request_null {
-            (Outcome::Completed, None)
-        } else {
-            (Outcome::Pending, None)
-        }
-    };
-    match layout.call {
-        Call::Cancel if !failed => (Outcome::CancelAsked, None),
-        Call::Request_free if !failed => (Outcome::Freed, None),
-        Call::Start | Call::Startall if !failed => (Outcome::Started, None),
-        Call::Cancel | Call::Request_free | Call::Start | Call::Startall => {
-            (Outcome::Pending, None)
-        }
+    if entry.error != 0 {
+        return failed(library, args, index, failure);
+    }
+    let one = || one_status(library, args);
+    let many = |index: usize| status_at(library, args, index);
+    let (outcome, status) = match layout.call {
+        Call::Cancel => (Outcome::CancelAsked, None),
+        Call::Request_free => (Outcome::Freed, None),
+        Call::Start | Call::Startall => (Outcome::Started, None),
         Call::Request_get_status if entry.found => (Outcome::Ready, one()),
         Call::Request_get_status => (Outcome::Pending, None),
-        Call::Wait | Call::Test if failed => gone(layout.one_request),
-        _ if failed => gone(layout.requests),
         Call::Wait => (Outcome::Completed, one()),
         Call::Waitall => (Outcome::Completed, many(index)),
         Call::Test if entry.found => (Outcome::Completed, one()),
@@ -790,16 +781,87 @@ fn outcome(
                 (Outcome::Pending, None)
             }
         }
-        Call::Waitsome | Call::Testsome => {
-            let count = args.int_at(layout.out_count, 0);
-            let count = if count == UNDEFINED { 0 } else { count.max(0) as usize };
-            let found = (0..count).find(|at| args.int_at(layout.indices, *at) == index as i32);
-            match found {
-                Some(at) => (Outcome::Completed, many(at)),
-                None => (Outcome::Pending, None),
+        Call::Waitsome | Call::Testsome => match position_of(args, index) {
+            Some(at) => (Outcome::Completed, many(at)),
+            None => (Outcome::Pending, None),
+        },
+        _ => (Outcome::Pending, None),
+    };
+    (outcome, status, false)
+}
+
+fn one_status(library: &Library, args: &Arguments) -> Option<usize> {
+    Some(args.word(args.layout.status)).filter(|address| *address != library.status_ignore)
+}
+
+fn status_at(library: &Library, args: &Arguments, index: usize) -> Option<usize> {
+    Some(args.word(args.layout.statuses))
+        .filter(|address| *address != library.status_ignore)
+        .map(|address| address + index * library.status_size)
+}
+
+/// Where a request is among those that `MPI_Waitsome` or `MPI_Testsome` has completed.
+#[inline]
+fn position_of(args: &Arguments, index: usize) -> Option<usize> {
+    let count = args.int_at(args.layout.out_count, 0);
+    let count = if count == UNDEFINED { 0 } else { count.max(0) as usize };
+    (0..count).find(|at| args.int_at(args.layout.indices, *at) == index as i32)
+}
+
+/// The same for a call that has returned an error. Requests may have completed nevertheless; those that failed
+/// are gone or will never complete (Open MPI leaves their handles), and what they have received is gone too.
+#[cold]
+#[inline(never)]
+fn failed(
+    library: &Library,
+    args: &Arguments,
+    index: usize,
+    failure: Failure,
+) -> (Outcome, Option<usize>, bool) {
+    let layout = args.layout;
+    let array = match layout.call {
+        Call::Wait | Call::Test => layout.one_request,
+        Call::Waitall | Call::Waitany | Call::Waitsome => layout.requests,
+        Call::Testall | Call::Testany | Call::Testsome => layout.requests,
+        _ => return (Outcome::Pending, None, false),
+    };
+    if failure == Failure::InStatus {
+        let status = match layout.call {
+            Call::Waitall | Call::Testall => status_at(library, args, index),
+            Call::Waitsome | Call::Testsome => match position_of(args, index) {
+                Some(at) => status_at(library, args, at),
+                None => return (Outcome::Pending, None, false),
+            },
+            _ => None,
+        };
+        if let Some(status) = status {
+            // SAFETY: the call has filled in the statuses of all requests, or of all that it lists.
+            let error = unsafe { library.status_error(status) };
+            if error == 0 {
+                return (Outcome::Completed, Some(status), false);
+            }
+            if library.is_pending(error) {
+                return (Outcome::Pending, None, false);
+            }
+            if library.failure(error) == Failure::Truncated {
+                return (Outcome::Completed, Some(status), true);
             }
         }
-        _ => (Outcome::Pending, None),
+    }
+    let failing = match layout.call {
+        Call::Wait | Call::Test => true,
+        Call::Waitany | Call::Testany => args.int_at(layout.index, 0) == index as i32,
+        _ => false,
+    };
+    if failure == Failure::Truncated && failing {
+        return (Outcome::Completed, one_status(library, args), true);
+    }
+    // Otherwise a request is gone if its handle is; its status is not looked at.
+    let address = args.word(array).wrapping_add(index * library.handle_size());
+    // SAFETY: the program's requests are still there.
+    match unsafe { library.handle_at(address) } == library.request_null {
+        true => (Outcome::Completed, None, false),
+        false => (Outcome::Pending, None, false),
     }
 }
 

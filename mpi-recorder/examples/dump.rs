@@ -143,9 +143,10 @@ fn signed(at: u64, start: u64) -> i64 {
 
 fn event_line(event: &Event, start: u64) -> String {
     let mut line = format!(
-        "{:>12} +{:<8} {}",
+        "{:>12} +{:<8} {}{}",
         signed(event.begin, start),
         event.end - event.begin,
+        if event.is_off() { "off " } else { "" },
         event.name()
     );
     let mut field = |name: &str, value: Option<String>| {

@@ -20,7 +20,7 @@ pub enum Unsuitable {
         "{0} has set-user-ID or set-group-ID: the dynamic linker ignores preloaded libraries there"
     )]
     Privileged(String),
-    #[error("{0} is a program for another processor")]
+    #[error("{0} is built for another architecture")]
     Foreign(String),
 }
 

@@ -274,18 +274,86 @@ fn regions_and_the_switch_are_recorded_in_order(mpi: Mpi) -> Ended {
     let trace_dir = fresh("trace");
     run(mpi.recorded(1, &trace_dir).arg(&program).arg("regions"));
     let trace = read_trace(&trace_dir.join("rank-0.mpi"));
-    let expected =
-        ["begin outer", "begin inner", "end inner", "recording false", "recording true", "end "];
+    let long = "assemble_the_global_stiffness_matrix_for_all_elements_of_level_";
+    let expected = [
+        "begin outer",
+        "begin inner",
+        "end inner",
+        "recording false",
+        "recording true",
+        &format!("begin {long}"),
+        &format!("end {long}"),
+        "end ",
+    ];
     assert_eq!(trace.regions, expected);
+    // The end of a region whose name cannot be one ends no other region.
+    assert_eq!(trace.lost, mpi_abi::Lost { unreadable: 1, ..mpi_abi::Lost::default() });
     let counts = counts(&trace.threads[&0]);
-    assert_eq!((counts["MPI_Send"], counts["MPI_Pcontrol"]), (1, 6));
+    assert_eq!((counts["MPI_Send"], counts["MPI_Pcontrol"]), (1, 10));
+    // Calls that others may meet are there, and only these.
+    assert_eq!((counts["off MPI_Send"], counts.get("off MPI_Pcontrol")), (5, None));
     // Without the collector the functions of detour.h do nothing.
     let bare = run(mpi.mpirun(1).arg(&program).arg("regions"));
     assert_eq!(bare.status.signal(), None);
     Ended::Done
 }
 
+fn receives_that_fail_and_those_that_arrive_with_them_are_recorded(mpi: Mpi) -> Ended {
+    let program = mpi.compile("failures.c", &[]).unwrap();
+    let trace_dir = fresh("trace");
+    run(mpi.recorded(2, &trace_dir).arg(&program));
+    let trace = read_trace(&trace_dir.join("rank-1.mpi"));
+    let lines = &trace.threads[&0];
+    let failed: Vec<&str> = lines
+        .iter()
+        .filter(|(_, fields)| fields.contains_key("e"))
+        .map(|(name, _)| name.as_str())
+        .collect();
+    assert_eq!(failed, ["MPI_Recv", "MPI_Waitall", "MPI_Wait", "MPI_Waitany", "MPI_Waitsome"]);
+    // Of a truncated message, the size is that of the buffer.
+    assert_eq!(lines.iter().find_map(|(_, fields)| fields.get("g")).unwrap(), "0/1/10");
+    let mut done: Vec<&str> = lines
+        .iter()
+        .filter_map(|(_, fields)| fields.get("R"))
+        .flat_map(|requests| requests.split(','))
+        .filter(|request| request.contains(":done"))
+        .collect();
+    done.sort_unstable();
+    let expected = [
+        "0:done:0/2/10",
+        "1:done:0/3/60",
+        "2:done:0/4/10",
+        "3:done:0/5/10",
+        "4:done:0/6/30",
+        "5:done:0/7/10",
+        "6:done:0/8/40",
+    ];
+    assert_eq!(done, expected);
+    Ended::Done
+}
+
+fn the_call_that_spawns_processes_is_recorded(mpi: Mpi) -> Ended {
+    let program = mpi.compile("endings.c", &["-pthread"]).unwrap();
+    let trace_dir = fresh("trace");
+    let bare = mpi.mpirun(1).arg(&program).args(["spawn", "0"]).output().unwrap();
+    if !bare.status.success() {
+        return Ended::Skipped("MPI_Comm_spawn fails without the collector, too".to_owned());
+    }
+    run(mpi.recorded(1, &trace_dir).arg(&program).args(["spawn", "0"]));
+    let trace = read_trace(&trace_dir.join("rank-0.mpi"));
+    let (_, spawn) = trace.threads[&0].iter().find(|(name, _)| name == "MPI_Comm_spawn").unwrap();
+    assert_eq!((spawn["c"].as_str(), spawn["p"].as_str()), ("0", "0"));
+    let counts = counts(&trace.threads[&0]);
+    assert_eq!((counts["MPI_Barrier"], counts["MPI_Comm_disconnect"]), (1, 1));
+    Ended::Done
+}
+
 const TESTS: &[Test] = &[
+    (
+        "receives_that_fail_and_those_that_arrive_with_them_are_recorded",
+        receives_that_fail_and_those_that_arrive_with_them_are_recorded,
+    ),
+    ("the_call_that_spawns_processes_is_recorded", the_call_that_spawns_processes_is_recorded),
     (
         "a_rank_killed_at_any_moment_leaves_every_call_that_returned",
         a_rank_killed_at_any_moment_leaves_every_call_that_returned,

@@ -14,6 +14,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#define LONG "assemble_the_global_stiffness_matrix_for_all_elements_of_level_0_of_mesh"
+
 static int rank, size, buffer[64];
 static char *directory;
 
@@ -160,9 +162,23 @@ int main(int argc, char **argv) {
         MPI_Pcontrol(0);
         nothing(5);
         MPI_Pcontrol(2);
-        MPI_Pcontrol(1, (char *)8); /* not a name */
+        MPI_Pcontrol(1, LONG);
+        MPI_Pcontrol(-1, LONG);
+        MPI_Pcontrol(1, "tab\there"); /* not a name */
+        MPI_Pcontrol(-1, "tab\there");
+        MPI_Pcontrol(1, (char *)8);
         MPI_Pcontrol(1, "");
         detour_region_end();
+    } else if (!strcmp(mode, "spawn")) {
+        MPI_Comm parent, child;
+        MPI_Comm_get_parent(&parent);
+        if (parent == MPI_COMM_NULL) {
+            char *arguments[] = {"spawn", "0", NULL};
+            MPI_Comm_spawn(argv[0], arguments, 1, MPI_INFO_NULL, 0, MPI_COMM_WORLD, &child,
+                MPI_ERRCODES_IGNORE);
+        } else child = parent;
+        MPI_Barrier(child);
+        MPI_Comm_disconnect(&child);
     } else return 9;
     MPI_Finalize();
     printf("done %d\n", rank);

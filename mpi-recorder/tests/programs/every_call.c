@@ -94,6 +94,13 @@ static void point_to_point(void) {
     PERSISTENT(Rsend_init_c, Recv_init_c, 12);
 #endif
     MPI_Buffer_detach(&attached, &space);
+    L("MPI_Buffer_detach\n");
+#if MPI_VERSION >= 4
+    MPI_Count room;
+    MPI_Buffer_attach(attached, space);
+    MPI_Buffer_detach_c(&attached, &room);
+    L("MPI_Buffer_detach_c\n");
+#endif
     free(attached);
 
 #define RECEIVE(NAME) do { \

@@ -305,7 +305,8 @@ impl Reader {
             tag: if exchange { event.source_tag() } else { event.tag() }.unwrap_or(0),
             bytes: if exchange { event.received } else { event.bytes }.unwrap_or(0),
         };
-        if posted.receives && call.has(Role::Status) && event.found && event.error == 0 {
+        let known = event.error == 0 || event.actual != mpi_abi::Actual::AS_POSTED;
+        if posted.receives && call.has(Role::Status) && event.found && known {
             field("g", Some(got(&event.actual, posted.peer, posted.tag, posted.bytes)));
         }
         if let Some(id) = event.begun {
@@ -317,7 +318,8 @@ impl Reader {
         if let Some(made) = self.made.take() {
             field("n", Some(self.comms[&made].text()));
         }
-        (event.name().to_owned(), fields)
+        let off = if event.is_off() { "off " } else { "" };
+        (format!("{off}{}", event.name()), fields)
     }
 }
 
