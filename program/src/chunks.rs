@@ -6,7 +6,7 @@
 use crate::open::Rank;
 use mpi_abi::{
     Actual, Anchor, CHUNK, CHUNK_HEADER, ChunkHeader, CommunicatorDef, Decoder, Event, HEADER,
-    ListKind, Record, Records, RequestRun, Run, Signature, crc32,
+    ListKind, Record, Records, RequestRun, Run, Signature, crc32, shape,
 };
 use std::fs::File;
 use std::io;
@@ -88,11 +88,13 @@ pub struct CallMoment {
     pub got: Option<Span>,
 }
 
-/// What happened; see [`mpi_abi::Record`].
+/// What happened; see [`mpi_abi::Record`]. `Off` is a call that was made while recording was switched off: it is
+/// there for the calls that meet it, and counts in no table.
 #[derive(Clone, Copy, Debug)]
 #[allow(missing_docs)]
 pub enum What {
     Call(CallMoment),
+    Off(CallMoment),
     More(Span),
     Communicator(CommunicatorDef),
     List { communicator: u32, kind: ListKind, offset: u32, runs: Span },
@@ -415,7 +417,8 @@ where
             sent: event.sent.map(&mut list),
             got: event.got.map(&mut list),
         };
-        let what = What::Call(call);
+        let off = event.signature.shape & shape::OFF != 0;
+        let what = if off { What::Off(call) } else { What::Call(call) };
         (self.deliver)(&Moment { thread: self.thread, begin, end, what }, self.arena);
     }
 

@@ -57,6 +57,16 @@ pub(crate) struct Joined {
     pub spans: Vec<WaitSpan>,
     /// Messages that took long, if they are wanted.
     pub ties: Vec<Tie>,
+    /// Not everything was read ([`Until::Reversed`]).
+    pub gave_up: bool,
+}
+
+/// How much of a program is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Until {
+    End,
+    /// To the first message that arrives before it was sent: with such clocks the rest would be read in vain.
+    Reversed,
 }
 
 /// A file could not be read to its end.
@@ -75,12 +85,13 @@ pub(crate) fn rank_span(clocks: &Clocks, rank: &Rank, state: &RankState) -> (i64
     (begin.min(state.first), end.max(state.last))
 }
 
-/// Reads the whole program; to be called inside of a thread pool. `slack` collects bounds for the clocks.
+/// Reads a program; to be called inside of a thread pool. `slack` collects bounds for the clocks.
 pub(crate) fn run(
     program: &Program,
     clocks: &Clocks,
     slack: Option<&Slack>,
     pass: Pass,
+    until: Until,
 ) -> Result<Joined, ReadError> {
     let ranks = program.ranks.len();
     let hosts: Vec<u32> = program.ranks.iter().map(|rank| rank.host).collect();
@@ -118,10 +129,12 @@ pub(crate) fn run(
     let spans = || wanted.then(Vec::new);
     shards.iter_mut().for_each(|shard| shard.waits.spans = spans());
     groups.iter_mut().for_each(|(_, waits)| waits.spans = spans());
-    loop {
+    let gave_up = loop {
         let mut chosen = choose(&mut lanes, clocks);
-        if chosen.is_empty() {
-            break;
+        let reversed = shards.iter().any(|shard| shard.unjoined.reversed > 0);
+        let gives_up = until == Until::Reversed && reversed;
+        if chosen.is_empty() || gives_up {
+            break gives_up;
         }
         chosen.par_iter_mut().zip(works.par_iter_mut()).try_for_each(|(lane, work)| {
             lane.advance(&context, clocks, work).map_err(|source| {
@@ -144,7 +157,7 @@ pub(crate) fn run(
         let complete = lanes.iter().map(|lane| lane.complete).min().unwrap_or(i64::MAX);
         settle(&mut groups, &shards, complete);
         place((waiting.as_mut(), kept.as_mut()), &mut shards, &mut groups);
-    }
+    };
     shards.par_iter_mut().for_each(|shard| {
         shard.candidates.iter_mut().for_each(Vec::clear);
         shard.finish(&hosts);
@@ -164,6 +177,7 @@ pub(crate) fn run(
         matched: 0,
         spans: kept.unwrap_or_default(),
         ties: Vec::new(),
+        gave_up,
     };
     for shard in shards {
         joined.waits.merge(shard.waits);

@@ -11,6 +11,7 @@
 //! the times of barriers show what is meant).
 
 use crate::hash::mix;
+use crate::open::open_file;
 use crate::write::{RankWriter, Ticks};
 use mpi_abi::{
     Abi, Actual, Anchor, Call, Clock, ClockOffset, CommunicatorDef, Entry, FileHeader, Lost,
@@ -119,7 +120,7 @@ fn rank_of(path: &Path) -> Option<u32> {
 
 /// Whether a file begins like a trace.
 fn is_trace(path: &Path) -> bool {
-    let Ok(file) = File::open(path) else { return false };
+    let Ok(file) = open_file(path) else { return false };
     let mut start = Vec::new();
     file.take(4).read_to_end(&mut start).is_ok() && (start.starts_with(b"# ") || start == b"MPI_")
 }
@@ -461,12 +462,13 @@ impl RankImport<'_> {
         let mut signature = Signature::of(call);
         let begin = begin.max(self.last);
         let end = end.max(begin);
-        let mut root = false;
+        let (mut root, mut own) = (false, 0);
         if let Some(text) = fields.get(Role::Comm) {
             let Some(comm) = self.comm(text, begin)? else { return Ok(None) };
             signature.object = comm.number;
             signature.present |= present::OBJECT;
             root = fields.int(Role::Root).is_some_and(|root| root == comm.rank);
+            own = usize::try_from(comm.rank).unwrap_or(0);
         }
         let exchange = fields.get(Role::Dest).is_some() && fields.get(Role::Source).is_some();
         for role in [Role::Dest, Role::Source, Role::Root, Role::Target] {
@@ -514,7 +516,7 @@ impl RankImport<'_> {
                 entry.actual.source = sender;
             }
         }
-        let Some((sent, got)) = sizes(call, fields, root, &mut entry) else { return Ok(None) };
+        let Some((sent, got)) = sizes(call, fields, root, own, &mut entry) else { return Ok(None) };
         entry.sent = &sent;
         entry.got = &got;
         if let Some(address) = fields.get(Role::Request) {
@@ -631,11 +633,12 @@ impl RankImport<'_> {
     }
 }
 
-/// Fills in the sizes of a call and gives the lists for and from every peer.
+/// Fills in the sizes of a call and gives the lists for and from every peer. `own` is the rank in the communicator.
 fn sizes(
     call: Call,
     fields: &Fields,
     root: bool,
+    own: usize,
     entry: &mut Entry,
 ) -> Option<(Vec<u64>, Vec<u64>)> {
     let rooted = call.has(Role::Root);
@@ -666,6 +669,12 @@ fn sizes(
             got = fields.list(Role::ReceiveCounts, datatype).unwrap_or_default();
         }
         entry.received = got.iter().copied().fold(0, u64::saturating_add);
+        if !call.has(Role::Count) && !call.has(Role::Counts) {
+            // A reduction of everything, of which each rank gets a part.
+            entry.bytes = entry.received;
+            entry.received = got.get(own).copied().unwrap_or(0);
+            signature.present |= present::BYTES;
+        }
         signature.present |= present::RECEIVED;
         signature.shape |= shape::RECEIVED;
     }
@@ -742,7 +751,7 @@ struct Lines {
 
 impl Lines {
     fn open(path: &Path) -> io::Result<Lines> {
-        let reader = BufReader::with_capacity(1 << 16, File::open(path)?);
+        let reader = BufReader::with_capacity(1 << 16, open_file(path)?);
         Ok(Lines { reader, buffer: Vec::new(), text: String::new(), number: 0 })
     }
 

@@ -1,6 +1,6 @@
 //! What the calls of the table mean for matching and for the profile.
 
-use mpi_abi::{Call, Class, Role};
+use mpi_abi::{Abi, Call, Class, Role};
 use std::sync::LazyLock;
 
 /// Who waits for whom in a collective.
@@ -68,8 +68,54 @@ pub struct Meaning {
     pub synchronous: bool,
     /// A send that never waits for the receiver.
     pub buffered: bool,
-    /// Bytes count once for each peer.
-    pub each_peer: bool,
+    /// What the bytes of the call come to.
+    pub total: Total,
+}
+
+/// What the size that a call is given comes to: the bytes that a rank contributes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Total {
+    /// What it says.
+    Once,
+    /// That for every rank.
+    Ranks,
+    /// That for every rank that it sends to in the topology.
+    Destinations,
+    /// What it says if it sends to any rank in the topology.
+    AnyDestination,
+    /// What is listed for the ranks that it sends to in the topology.
+    Listed,
+    /// Nothing: it is the size of memory.
+    Nothing,
+}
+
+/// What a call that returned an error has communicated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// Nothing: an argument was refused.
+    Refused,
+    /// A message was received, and did not fit into the buffer.
+    Truncated,
+    /// Anything.
+    Unknown,
+}
+
+impl Failure {
+    /// From the return value. Error codes have their class in the lowest seven bits with MPICH, and are those
+    /// of their class with the others, as far as the library's own errors go.
+    #[must_use]
+    pub fn of(abi: Abi, error: i32) -> Failure {
+        match (abi, error) {
+            (Abi::Mpich, _) => match error & 0x7f {
+                1..=12 | 19 => Failure::Refused,
+                14 => Failure::Truncated,
+                _ => Failure::Unknown,
+            },
+            (_, 1..=13) => Failure::Refused,
+            (_, 15) => Failure::Truncated,
+            _ => Failure::Unknown,
+        }
+    }
 }
 
 static MEANINGS: LazyLock<Vec<Meaning>> =
@@ -125,6 +171,7 @@ fn meaning(call: Call) -> Meaning {
     let kind = match (call.class(), call) {
         (Class::PointToPoint, Probe | Mprobe) => Kind::Probe,
         (Class::PointToPoint, Iprobe | Improbe) => Kind::Other,
+        (Class::PointToPoint, _) if !call.has(Role::Buffer) => Kind::Other,
         (Class::PointToPoint, Sendrecv | Sendrecv_replace) => Kind::Exchange,
         (Class::PointToPoint, Isendrecv | Isendrecv_replace) => Kind::ExchangeRequest,
         (Class::PointToPoint, _) if call.is_persistent() => {
@@ -151,7 +198,7 @@ fn meaning(call: Call) -> Meaning {
         // Collective over the new group only, which is not known at the call.
         (
             Class::Communicator,
-            Comm_create_group | Comm_free | Comm_disconnect | Intercomm_merge,
+            Comm_create_group | Comm_free | Comm_disconnect | Intercomm_merge | Comm_join,
         ) => Kind::Other,
         (Class::Communicator, _) if call.has(Role::Request) => Kind::CollectiveRequest(Shape::All),
         (Class::Communicator, _) => Kind::Collective(Shape::All),
@@ -167,6 +214,8 @@ fn meaning(call: Call) -> Meaning {
         (_, Kind::Send | Kind::SendRequest | Kind::SendInit) => 0,
         (_, Kind::Receive | Kind::ReceiveRequest | Kind::ReceiveInit) => 1,
         (_, Kind::Exchange | Kind::ExchangeRequest) => 1,
+        // They wait until buffered messages have been sent.
+        (_, _) if is_of_buffer(call) => 2,
         (Class::PointToPoint, _) => 3,
         (Class::Request, _) if call.name().starts_with("MPI_Wait") => 2,
         (Class::Request, _) if call.name().starts_with("MPI_Test") => 3,
@@ -177,16 +226,40 @@ fn meaning(call: Call) -> Meaning {
         (Class::Io, _) => 7,
         _ => 8,
     };
-    let name = call.name();
     Meaning {
         kind,
         class,
         synchronous: matches!(call, Ssend | Issend | Ssend_init),
         buffered: matches!(call, Bsend | Ibsend | Bsend_init),
-        each_peer: name.to_ascii_lowercase().contains("alltoall")
-            && call.has(Role::Count)
-            && !call.is_neighborhood(),
+        total: total(call),
     }
+}
+
+fn total(call: Call) -> Total {
+    if call.has(Role::Bytes) {
+        return Total::Nothing;
+    }
+    if !matches!(call.class(), Class::Collective) {
+        return Total::Once;
+    }
+    let name = operation_name(call);
+    match (call.is_neighborhood(), call.has(Role::Counts)) {
+        (true, true) => Total::Listed,
+        (true, false) if name.contains("alltoall") => Total::Destinations,
+        (true, false) => Total::AnyDestination,
+        (false, true) => Total::Once,
+        (false, false) => match name.as_str() {
+            "alltoall" | "scatter" | "reduce_scatter_block" => Total::Ranks,
+            _ => Total::Once,
+        },
+    }
+}
+
+/// Whether a call waits for the messages in the buffer of the process or a communicator.
+#[must_use]
+pub fn is_of_buffer(call: Call) -> bool {
+    use Call::*;
+    matches!(call, Buffer_detach | Buffer_flush | Comm_detach_buffer | Comm_flush_buffer)
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 //! all of them. It is written beside its place and renamed, so that it is complete or absent. Nothing is
 //! deleted that was not there, and known to be of a run, before the copying began.
 
-use crate::open::{OpenError, Program, missing_ranks, open_partial};
+use crate::open::{OpenError, Program, missing_ranks, open_file, open_partial};
 use crate::stored;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -19,23 +19,23 @@ pub enum MergeError {
     #[error(transparent)]
     Open(#[from] OpenError),
     #[error(
-        "{} and {} are of different runs: merge only directories that the same run has written",
+        "{} and {} belong to different runs: merge only directories of the same run",
         .first.display(), .second.display()
     )]
     OtherRun { first: PathBuf, second: PathBuf },
     #[error(
-        "{} is of a program with {first_size} ranks, {} of one with {second_size}: merge only directories \
-         that the same run has written", .first.display(), .second.display()
+        "{} belongs to a program with {first_size} ranks, {} to one with {second_size}: merge only \
+         directories of the same run", .first.display(), .second.display()
     )]
     WorldSize { first: PathBuf, first_size: u32, second: PathBuf, second_size: u32 },
     #[error(
-        "rank {rank} is in {} and in {}: leave out one of the directories, or remove one of the files",
+        "rank {rank} is in {} and in {}: omit one of the directories, or remove one of the files",
         .first.display(), .second.display()
     )]
     Duplicate { rank: u32, first: PathBuf, second: PathBuf },
     #[error(
-        "{} and {} have the same name: leave out one of them if both are of one node; if two nodes have the \
-         same host name, rename one of them (node-NAME.detour), so that both are kept",
+        "{} and {} have the same name: omit one of them if both are of one node; if two nodes have \
+         the same host name, rename one of them (node-NAME.detour), so that both are kept",
         .first.display(), .second.display()
     )]
     SameNode { first: PathBuf, second: PathBuf },
@@ -54,7 +54,8 @@ pub enum MergeError {
     )]
     Appeared { path: PathBuf, found: PathBuf },
     #[error(
-        "{} was there before, and cannot be put back ({source}): it is {} now", .path.display(), .old.display()
+        "cannot restore {}: {source}; the previous version is in {}",
+        .path.display(), .old.display()
     )]
     NotBack { path: PathBuf, old: PathBuf, source: io::Error },
     #[error("interrupted: nothing was merged")]
@@ -206,7 +207,7 @@ const BLOCK: u64 = 16 << 20;
 
 fn copy(from: &Path, to: &Path, stopped: &dyn Fn() -> bool) -> Result<(), MergeError> {
     let source =
-        File::open(from).map_err(|source| MergeError::Read { path: from.to_owned(), source })?;
+        open_file(from).map_err(|source| MergeError::Read { path: from.to_owned(), source })?;
     let error = |source| MergeError::Write { path: to.to_owned(), source };
     let mut target = File::create_new(to).map_err(error)?;
     loop {

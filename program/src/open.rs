@@ -5,7 +5,7 @@
 //! files.
 
 use crate::chunks::{ChunkReader, last_moment};
-use mpi_abi::{Anchor, ClockOffset, FileError, FileHeader, HEADER, Lost, file_flag};
+use mpi_abi::{Abi, Anchor, ClockOffset, FileError, FileHeader, HEADER, Lost, file_flag};
 use rayon::prelude::*;
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -44,7 +44,7 @@ pub enum OpenError {
          this run", .path.display(), .other.display()
     )]
     WorldSize { path: PathBuf, found: u32, other: PathBuf, expected: u32 },
-    #[error("{} is of rank {rank} of a program with {size} ranks: the file is damaged", .path.display())]
+    #[error("{} claims to be rank {rank} of {size}: the file is damaged", .path.display())]
     RankOutOfRange { path: PathBuf, rank: u32, size: u32 },
     #[error("{} and {} are both of rank {rank}: remove one of them", .first.display(), .second.display())]
     Duplicate { rank: u32, first: PathBuf, second: PathBuf },
@@ -90,6 +90,10 @@ pub struct Rank {
     pub events: u64,
     /// Threads that recorded.
     pub threads: u32,
+    /// The MPI library's binary interface.
+    pub abi: Abi,
+    /// Whether calls that others meet are in the file even if recording was switched off.
+    pub keeps_off: bool,
 }
 
 impl Rank {
@@ -210,14 +214,18 @@ pub fn open_partial(dir: &Path) -> Result<Program, OpenError> {
     assemble(dir, parsed)
 }
 
+/// Opens a regular file. Opening a pipe would wait for its other end, so it is looked at before.
+pub(crate) fn open_file(path: &Path) -> io::Result<File> {
+    if !std::fs::metadata(path)?.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
+    }
+    File::open(path)
+}
+
 fn parse(path: &Path) -> Result<Parsed, OpenError> {
     let error = |source| OpenError::Read { path: path.to_owned(), source };
-    let file = File::open(path).map_err(error)?;
-    let metadata = file.metadata().map_err(error)?;
-    if !metadata.is_file() {
-        return Err(error(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file")));
-    }
-    let length = metadata.len();
+    let file = open_file(path).map_err(error)?;
+    let length = file.metadata().map_err(error)?.len();
     let mut page = [0; HEADER];
     let mut filled = 0;
     while let Some(rest) = page.get_mut(filled..).filter(|rest| !rest.is_empty()) {
@@ -253,6 +261,8 @@ fn parse(path: &Path) -> Result<Parsed, OpenError> {
         lost: header.lost,
         events: if header.is_finalized() { header.events } else { 0 },
         threads: header.threads.max(1),
+        abi: header.abi,
+        keeps_off: header.flags & file_flag::KEEPS_OFF != 0,
     };
     if !rank.finalized {
         // How far a killed rank came is in its chunks only.

@@ -5,7 +5,7 @@
 
 use crate::chunks::Damage;
 use crate::clock::{Clocks, HostCorrection, Slack};
-use crate::engine::{Joined, ReadError, rank_span, run};
+use crate::engine::{Joined, ReadError, Until, rank_span, run};
 use crate::kinds::{CLASSES, class_of};
 use crate::matching::{LATE_RECEIVER_BYTES, Wait};
 use crate::open::Program;
@@ -85,7 +85,8 @@ pub struct CallRow {
     /// Calls of all ranks.
     pub count: u64,
     /// Bytes sent by sends and collectives, received by receives; those of an exchange both. Bytes of
-    /// nonblocking receives count here when they have arrived.
+    /// nonblocking receives count here when they have arrived, those of persistent requests each time that they
+    /// are started or have arrived. The size of a window does not count.
     pub bytes: u64,
     /// Time in the calls of all ranks.
     pub time_s: f64,
@@ -200,6 +201,12 @@ pub struct LostSums {
     pub incomplete_collectives: u64,
     /// Messages that arrived before they were sent, on the corrected clock.
     pub reversed_messages: u64,
+    /// Ranks that have switched recording off for a time (`MPI_Pcontrol(0)`).
+    pub switched_off_ranks: u64,
+    /// Calls that they have made meanwhile and that are in the files because other calls meet them. They are in no
+    /// table, and nothing waits in them. Files of older versions lack them: the messages and collectives of such a
+    /// rank are not joined from there on.
+    pub switched_off_calls: u64,
 }
 
 /// One rank.
@@ -336,40 +343,54 @@ pub fn clocks(program: &Program, threads: usize) -> Result<Clocks, ReadError> {
     }
 }
 
-/// Times that the whole trace is read until the clocks are good. With clocks that a sample has corrected, it
-/// is hardly ever more than once.
+/// Times that the whole trace is read until the clocks are good, once a sample has corrected them: hardly ever more
+/// than once.
 const PASSES: usize = 4;
 
 /// Reads the trace until no message arrives before it was sent.
 fn settle(program: &Program, pass: Pass) -> Result<(Clocks, Joined), ReadError> {
     if let Some(clocks) = stored::read(program) {
-        let joined = run(program, &clocks, None, pass)?;
+        let joined = run(program, &clocks, None, pass, Until::End)?;
         return Ok((clocks, joined));
     }
     let mut clocks = Clocks::measured(program);
     let several = program.hosts.len() > 1;
     if several {
+        // Most clocks are measured so well that no message arrives too early: then the trace is read once.
+        let joined = run(program, &clocks, Some(&Slack::new(&clocks)), pass, Until::Reversed)?;
+        if let (false, Some(slack)) = (joined.gave_up, &joined.slack)
+            && !clocks.correct(program, slack)
+        {
+            return Ok(settled(program, clocks, joined));
+        }
+        drop(joined);
+        clocks = Clocks::measured(program);
         let slack = Slack::of_sample(&clocks);
-        if let Some(sample) = run(program, &clocks, Some(&slack), Pass::Sample)?.slack {
+        if let Some(sample) = run(program, &clocks, Some(&slack), Pass::Sample, Until::End)?.slack {
             clocks.correct_measured(program, &sample);
         }
     }
     let mut passes = 1;
     loop {
         let slack = several.then(|| Slack::new(&clocks));
-        let joined = run(program, &clocks, slack.as_ref(), pass)?;
+        let joined = run(program, &clocks, slack.as_ref(), pass, Until::End)?;
         let changed = match &joined.slack {
             Some(slack) if passes < PASSES => clocks.correct(program, slack),
             _ => false,
         };
         if !changed {
-            if is_whole(program, &joined) {
-                stored::write(program, &clocks);
-            }
-            return Ok((clocks, joined));
+            return Ok(settled(program, clocks, joined));
         }
         passes += 1;
     }
+}
+
+/// Clocks that are good, for the next time as well.
+fn settled(program: &Program, clocks: Clocks, joined: Joined) -> (Clocks, Joined) {
+    if is_whole(program, &joined) {
+        stored::write(program, &clocks);
+    }
+    (clocks, joined)
 }
 
 /// Whether the files have been read without finding damage. The end of a file that is gone shows only in the
@@ -495,14 +516,14 @@ impl Build<'_> {
                 host: rank.host,
                 wall_s,
                 mpi_pct: percent(seconds(state.mpi_ns), wall_s * f64::from(threads)),
-                calls: state.events,
+                calls: state.events.saturating_sub(state.off_calls),
                 messages: state.messages,
                 sent_bytes: state.sent,
                 received_bytes: state.received,
                 wait_s: seconds(sum(&self.joined.waits.waiting)),
                 late_s: seconds(sum(&self.joined.waits.late)),
                 slowest: Call::from_number(state.slowest.1)
-                    .filter(|_| state.events > 0)
+                    .filter(|_| state.events > state.off_calls)
                     .map(Call::name),
                 slowest_s: seconds(state.slowest.0),
                 finalized: rank.finalized,
@@ -641,6 +662,8 @@ impl Build<'_> {
             lost.unreadable = lost.unreadable.saturating_add(rank.lost.unreadable);
             lost.lists = lost.lists.saturating_add(rank.lost.lists);
             lost.unmatched_messages = lost.unmatched_messages.saturating_add(state.unjoined);
+            lost.switched_off_ranks += u64::from(state.switched_off > 0);
+            lost.switched_off_calls = lost.switched_off_calls.saturating_add(state.off_calls);
         }
         lost
     }

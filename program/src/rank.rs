@@ -10,7 +10,7 @@
 
 use crate::chunks::{Arena, CallMoment, Moment, What};
 use crate::hash::{FastMap, fast_map, mix};
-use crate::kinds::{CLASSES, Kind, Meaning, Shape, meanings};
+use crate::kinds::{CLASSES, Failure, Kind, Meaning, Shape, Total, meanings};
 use crate::matching::{Arrival, Blocked, Half, SHARDS};
 use crate::open::Program;
 use mpi_abi::{
@@ -26,6 +26,8 @@ pub(crate) const MATRIX: u32 = 64;
 const MAX_REQUESTS: usize = 1 << 21;
 /// Distinct (communicator, peer, tag) of a rank.
 const MAX_CHANNELS: usize = 1 << 20;
+/// Number of a channel whose messages cannot be numbered any more.
+const CUT: u32 = u32::MAX;
 /// Receives held behind wildcards.
 const MAX_HELD: usize = 1 << 12;
 /// Communicators and windows of a rank.
@@ -102,6 +104,10 @@ impl Ranks {
         (place < run.count).then(|| run.at(place))
     }
 
+    fn len(&self) -> u64 {
+        self.runs.last().map_or(0, |(start, run)| u64::from(*start) + u64::from(run.count))
+    }
+
     fn iter(&self) -> impl Iterator<Item = i32> {
         self.runs.iter().flat_map(|(_, run)| (0..run.count.min(1 << 20)).map(|place| run.at(place)))
     }
@@ -168,6 +174,8 @@ struct Request {
     emitted: bool,
     /// Ordered behind a wildcard.
     deferred: bool,
+    /// Made while recording was switched off.
+    off: bool,
     comm: u32,
     peer: i32,
     tag: i32,
@@ -345,6 +353,8 @@ pub(crate) struct RankState {
     /// By thread.
     probed: FastMap<u16, Probed>,
     broken: bool,
+    /// Too many wildcards: later receives cannot be numbered.
+    overrun: bool,
     steps: u64,
 
     pub calls: Vec<CallSum>,
@@ -365,6 +375,9 @@ pub(crate) struct RankState {
     /// Halves that cannot be joined, because the other rank is not there or something is not known.
     pub unjoined: u64,
     pub lost_records: u64,
+    /// How often recording was switched off, and calls that were made then.
+    pub switched_off: u64,
+    pub off_calls: u64,
 }
 
 fn cut(bytes: u64) -> u32 {
@@ -404,6 +417,7 @@ impl RankState {
             threads: fast_map(),
             probed: fast_map(),
             broken: false,
+            overrun: false,
             steps: 0,
             calls: if sums { vec![CallSum::default(); Call::ALL.len() * 2] } else { Vec::new() },
             pattern: if sums { vec![[0; CLASSES.len()]; BINS] } else { Vec::new() },
@@ -421,6 +435,8 @@ impl RankState {
             last: i64::MIN,
             unjoined: 0,
             lost_records: 0,
+            switched_off: 0,
+            off_calls: 0,
         }
     }
 
@@ -431,7 +447,8 @@ impl RankState {
     /// Takes one moment.
     pub fn take(&mut self, context: &Context, moment: &Moment, arena: &Arena, out: &mut Out) {
         match &moment.what {
-            What::Call(call) => self.call(context, moment, call, arena, out),
+            What::Call(call) => self.call(context, moment, call, arena, false, out),
+            What::Off(call) => self.call(context, moment, call, arena, true, out),
             What::More(requests) => {
                 let last = self.threads.entry(moment.thread).or_default().last;
                 if let Some(blocked) = last {
@@ -471,14 +488,28 @@ impl RankState {
             }
             What::RegionBegin { region } => self.enter(moment.thread, *region, moment.begin),
             What::RegionEnd { region } => self.leave(moment.thread, *region, moment.begin),
-            What::Switch { .. } => {}
+            What::Switch { on } => {
+                self.switched_off += u64::from(!on);
+                let rank = context.program.ranks.get(self.slot as usize);
+                if !on && !rank.is_some_and(|rank| rank.keeps_off) {
+                    // What was done meanwhile is not in files of older versions.
+                    self.stop_joining();
+                }
+            }
             What::Lost { events } => {
-                // Numbers of messages and collectives no longer agree with those of the other ranks.
-                self.broken = true;
+                self.stop_joining();
                 self.lost_records = self.lost_records.saturating_add(*events);
                 self.threads.entry(moment.thread).or_default().broken = true;
             }
         }
+    }
+
+    /// Numbers of messages and collectives no longer agree with those of the other ranks.
+    fn stop_joining(&mut self) {
+        self.broken = true;
+        self.wild.clear();
+        self.unjoined += self.held.len() as u64;
+        self.held.clear();
     }
 
     fn define(&mut self, def: &CommunicatorDef) {
@@ -611,8 +642,8 @@ impl RankState {
         }
     }
 
-    fn add_bytes(&mut self, call: u16, large: bool, bytes: u64) {
-        if let Some(sum) = self.calls.get_mut(usize::from(call) * 2 + usize::from(large)) {
+    fn add_bytes(&mut self, off: bool, call: u16, large: bool, bytes: u64) {
+        if !off && let Some(sum) = self.calls.get_mut(usize::from(call) * 2 + usize::from(large)) {
             sum.bytes = sum.bytes.saturating_add(bytes);
         }
     }
@@ -623,18 +654,24 @@ impl RankState {
         moment: &Moment,
         call: &CallMoment,
         arena: &Arena,
+        off: bool,
         out: &mut Out,
     ) {
         let number = call.signature.call.number();
         let Some(meaning) = meanings().get(usize::from(number)) else { return };
+        let sums = context.sums() && !off;
         self.events += 1;
+        self.off_calls += u64::from(off);
         self.first = self.first.min(moment.begin);
         self.last = self.last.max(moment.end);
-        if context.sums() {
+        if sums {
             self.count(context, moment, call, meaning);
         }
         let signature = &call.signature;
-        let Moment { begin, end, .. } = *moment;
+        // No waiting is counted while recording is switched off, but others wait for what is done.
+        let starts = matches!(signature.call, Call::Start | Call::Startall);
+        let Moment { end, .. } = *moment;
+        let begin = if off && !starts { end } else { moment.begin };
         let mut blocked = Blocked { begin, end, call: number, large: signature.large, group: 0 };
         let has = |bit| signature.present & bit != 0;
         let comm = if has(present::OBJECT) && !matches!(meaning.kind, Kind::WindowCollective) {
@@ -642,23 +679,19 @@ impl RankState {
         } else {
             None
         };
-        let bytes = call.bytes.unwrap_or(0);
-        if context.sums()
-            && let Some(comm) = comm.and_then(|at| self.comms.get_mut(at))
-        {
+        let (peer, label) = (signature.peer, signature.tag);
+        let nobody = has(present::PEER) && peer == rank::PROC_NULL;
+        let nothing = nobody || meaning.total == Total::Nothing;
+        let bytes = if nothing { 0 } else { call.bytes.unwrap_or(0) };
+        if sums && let Some(comm) = comm.and_then(|at| self.comms.get_mut(at)) {
             comm.calls += 1;
             comm.bytes = comm.bytes.saturating_add(bytes);
             let ns = moment.end.saturating_sub(moment.begin).max(0) as u64;
             comm.ns = comm.ns.saturating_add(ns);
         }
-        // A call that failed has communicated nothing that could be relied on.
-        if call.error != 0 {
-            if let Some(thread) = self.threads.get_mut(&moment.thread) {
-                thread.last = None;
-            }
+        if call.error != 0 && !self.counts_failed(context, call, meaning, comm) {
             return;
         }
-        let (peer, label) = (signature.peer, signature.tag);
         let request = |role: Role| Request {
             role,
             call: number,
@@ -667,6 +700,7 @@ impl RankState {
             active: true,
             emitted: false,
             deferred: false,
+            off,
             comm: comm.unwrap_or(usize::MAX) as u32,
             peer,
             tag: label,
@@ -688,14 +722,14 @@ impl RankState {
                     blocked = probed.blocked;
                 }
                 let got = self.receive_now(context, &request, &call.actual, blocked, out);
-                self.add_bytes(number, signature.large, got);
+                self.add_bytes(off, number, signature.large, got);
             }
             Kind::Send | Kind::Exchange => {
                 let exchange = meaning.kind == Kind::Exchange;
                 if exchange {
                     blocked.group = self.next_group();
                 }
-                let sent = self.post_send(context, comm, peer, label, bytes);
+                let sent = self.post_send(context, off, comm, peer, label, bytes);
                 if let Some((channel, sequence)) = sent {
                     let at = moment.begin;
                     let half = self.half(channel, sequence, at, blocked, bytes, number, true);
@@ -712,11 +746,11 @@ impl RankState {
                     let got = self.receive_now(context, &receive, &call.actual, blocked, out);
                     moved = bytes.saturating_add(got);
                 }
-                self.add_bytes(number, signature.large, moved);
+                self.add_bytes(off, number, signature.large, moved);
             }
             Kind::SendRequest => {
-                self.add_bytes(number, signature.large, bytes);
-                let sent = self.post_send(context, comm, peer, label, bytes);
+                self.add_bytes(off, number, signature.large, bytes);
+                let sent = self.post_send(context, off, comm, peer, label, bytes);
                 let mut request = request(Role::Send);
                 match sent {
                     Some((channel, sequence)) if !context.takes(channel, sequence) => return,
@@ -737,8 +771,8 @@ impl RankState {
                 self.begin(call.begun, request, out);
             }
             Kind::ExchangeRequest => {
-                self.add_bytes(number, signature.large, bytes);
-                let sent = self.post_send(context, comm, peer, label, bytes);
+                self.add_bytes(off, number, signature.large, bytes);
+                let sent = self.post_send(context, off, comm, peer, label, bytes);
                 let mut request = Request {
                     peer: signature.source,
                     tag: signature.source_tag,
@@ -758,16 +792,16 @@ impl RankState {
                 self.begin(call.begun, request, out);
             }
             Kind::Collective(shape) => {
-                let total = self.contribution(comm, meaning, bytes);
-                self.add_bytes(number, signature.large, total);
+                let total = self.contribution(comm, meaning, bytes, call, arena);
+                self.add_bytes(off, number, signature.large, total);
                 let mut request = request(Role::Collective(shape));
                 if self.enter_collective(shape, &mut request, has(present::PEER)) {
                     self.emit_collective(context, &request, blocked, out);
                 }
             }
             Kind::CollectiveRequest(shape) => {
-                let total = self.contribution(comm, meaning, bytes);
-                self.add_bytes(number, signature.large, total);
+                let total = self.contribution(comm, meaning, bytes, call, arena);
+                self.add_bytes(off, number, signature.large, total);
                 let mut request = request(Role::Collective(shape));
                 if !self.enter_collective(shape, &mut request, has(present::PEER)) {
                     request.emitted = true;
@@ -778,6 +812,7 @@ impl RankState {
                 let mut request =
                     Request { persistent: true, active: false, ..request(Role::Collective(shape)) };
                 request.root = has(present::PEER);
+                request.bytes = self.contribution(comm, meaning, bytes, call, arena);
                 self.begin(call.begun, request, out);
             }
             Kind::WindowCollective => self.fence(signature.object, moment, blocked, out),
@@ -815,7 +850,7 @@ impl RankState {
                 self.probed.insert(moment.thread, Probed { source, tag: label, blocked });
             }
             Kind::Other => {
-                self.add_bytes(number, signature.large, bytes);
+                self.add_bytes(off, number, signature.large, bytes);
                 if let Some(begun) = call.begun {
                     self.begin(Some(begun), request(Role::Other), out);
                 }
@@ -829,12 +864,109 @@ impl RankState {
         self.groups
     }
 
+    /// Whether a call that returned an error is taken as one that did not: what it has communicated counts, in the
+    /// order of messages and collectives. If that is not known, nothing is joined with what follows it.
+    #[cold]
+    fn counts_failed(
+        &mut self,
+        context: &Context,
+        call: &CallMoment,
+        meaning: &Meaning,
+        comm: Option<usize>,
+    ) -> bool {
+        let abi = context.program.ranks.get(self.slot as usize).map(|rank| rank.abi);
+        let failure = abi.map_or(Failure::Unknown, |abi| Failure::of(abi, call.error));
+        let signature = &call.signature;
+        match (meaning.kind, failure) {
+            // Some of the requests may have completed.
+            (Kind::Requests, _) => true,
+            (_, Failure::Refused) => false,
+            // All ranks make the same calls in the same order, whatever becomes of them.
+            (Kind::Collective(_) | Kind::WindowCollective, _) => true,
+            (Kind::CollectiveRequest(_), _) => {
+                if let Some(comm) = comm.and_then(|at| self.comms.get_mut(at)) {
+                    comm.sequence += 1;
+                }
+                false
+            }
+            (Kind::Receive | Kind::Exchange, Failure::Truncated) => true,
+            (Kind::Receive, _) => {
+                let source = call.actual.source.unwrap_or(signature.peer);
+                let label = call.actual.tag.unwrap_or(signature.tag);
+                self.cut(comm, source, label, false);
+                false
+            }
+            (Kind::Exchange | Kind::ExchangeRequest, _) => {
+                self.cut(comm, signature.peer, signature.tag, true);
+                self.cut(comm, signature.source, signature.source_tag, false);
+                false
+            }
+            (Kind::Send | Kind::SendRequest, _) => {
+                self.cut(comm, signature.peer, signature.tag, true);
+                false
+            }
+            (Kind::ReceiveRequest, _) => {
+                self.cut(comm, signature.peer, signature.tag, false);
+                false
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether the next message of a channel exists is not known: later ones cannot be numbered.
+    fn cut(&mut self, comm: Option<usize>, peer: i32, label: i32, sends: bool) {
+        if peer == rank::PROC_NULL {
+            return;
+        }
+        if peer == rank::ANY || label == tag::ANY {
+            self.stop_joining();
+            return;
+        }
+        let Some(comm) = comm.and_then(|at| self.comms.get(at)) else { return };
+        let Some(world) = comm.world(peer) else { return };
+        let channel = self.channel(comm, world, label, sends);
+        let counters = if sends { &mut self.sends } else { &mut self.receives };
+        counters.insert(channel, CUT);
+    }
+
     /// Bytes that a rank contributes to a collective.
-    fn contribution(&self, comm: Option<usize>, meaning: &Meaning, bytes: u64) -> u64 {
-        let peers = comm
-            .and_then(|at| self.comms.get(at))
-            .map_or(1, |comm| if comm.remote_size > 0 { comm.remote_size } else { comm.size });
-        if meaning.each_peer { bytes.saturating_mul(u64::from(peers)) } else { bytes }
+    fn contribution(
+        &self,
+        comm: Option<usize>,
+        meaning: &Meaning,
+        bytes: u64,
+        call: &CallMoment,
+        arena: &Arena,
+    ) -> u64 {
+        let Some(comm) = comm.and_then(|at| self.comms.get(at)) else { return bytes };
+        // Positions in the list of destinations that are none. As many are looked at as for waiting.
+        let none = || {
+            let peers = comm.destinations.iter().take(1 << 16).enumerate();
+            peers.filter(|(_, peer)| *peer == rank::PROC_NULL).map(|(place, _)| place)
+        };
+        let destinations = || comm.destinations.len().saturating_sub(none().count() as u64);
+        match meaning.total {
+            Total::Once | Total::Nothing => bytes,
+            Total::Ranks => {
+                let peers = if comm.remote_size > 0 { comm.remote_size } else { comm.size };
+                bytes.saturating_mul(u64::from(peers))
+            }
+            Total::Destinations => bytes.saturating_mul(destinations()),
+            Total::AnyDestination if destinations() == 0 => 0,
+            Total::AnyDestination => bytes,
+            Total::Listed => {
+                let Some(sent) = call.sent else { return bytes };
+                let runs = arena.sizes(sent);
+                let mut sizes = runs
+                    .iter()
+                    .flat_map(|(size, times)| std::iter::repeat_n(*size, *times as usize))
+                    .enumerate();
+                none().fold(bytes, |sum, place| {
+                    let size = sizes.find(|(at, _)| *at == place).map_or(0, |(_, size)| size);
+                    sum.saturating_sub(size)
+                })
+            }
+        }
     }
 
     #[allow(clippy::too_many_arguments)]
@@ -871,8 +1003,9 @@ impl RankState {
     #[inline]
     fn next(counters: &mut FastMap<u64, u32>, channel: u64) -> Option<u32> {
         if let Some(counter) = counters.get_mut(&channel) {
-            *counter = counter.wrapping_add(1);
-            return Some(counter.wrapping_sub(1));
+            let number = *counter;
+            *counter = number.saturating_add(1);
+            return (number != CUT).then_some(number);
         }
         if counters.len() >= MAX_CHANNELS {
             return None;
@@ -886,6 +1019,7 @@ impl RankState {
     fn post_send(
         &mut self,
         context: &Context,
+        off: bool,
         comm: Option<usize>,
         peer: i32,
         label: i32,
@@ -895,7 +1029,7 @@ impl RankState {
             return None;
         }
         let world = comm.and_then(|at| self.comms.get(at)).and_then(|comm| comm.world(peer));
-        if context.sums() {
+        if context.sums() && !off {
             self.sent = self.sent.saturating_add(bytes);
             self.messages += 1;
             let bucket = (64 - bytes.leading_zeros()) as usize;
@@ -928,6 +1062,11 @@ impl RankState {
             request.emitted = true;
             return;
         }
+        if self.overrun {
+            request.emitted = true;
+            self.unjoined += 1;
+            return;
+        }
         let Some(comm) = self.comms.get(request.comm as usize) else {
             request.emitted = true;
             self.unjoined += 1;
@@ -939,6 +1078,8 @@ impl RankState {
             && self.wild.iter().any(|wild| wild.takes(key, request.peer, request.tag));
         if wildcard || behind {
             if self.wild.len() >= MAX_HELD {
+                // Which message this one takes will not be known.
+                self.overrun = true;
                 request.emitted = true;
                 self.unjoined += 1;
                 return;
@@ -1002,8 +1143,14 @@ impl RankState {
         if request.peer == rank::PROC_NULL {
             return 0;
         }
-        self.received = self.received.saturating_add(bytes);
+        if !request.off {
+            self.received = self.received.saturating_add(bytes);
+        }
         if request.emitted {
+            return bytes;
+        }
+        if request.deferred && self.broken {
+            self.unjoined += 1;
             return bytes;
         }
         if !request.deferred {
@@ -1032,7 +1179,8 @@ impl RankState {
         bytes
     }
 
-    /// Numbers held receives that no earlier wildcard can come before.
+    /// Numbers held receives that no earlier wildcard can come before. Of those that are too many, the numbers
+    /// stay unknown.
     fn release(&mut self, out: &mut Out) {
         if self.held.is_empty() {
             return;
@@ -1047,6 +1195,11 @@ impl RankState {
                 .any(|wild| wild.order < one.order && wild.takes(one.comm, one.peer, one.tag));
             if waits && !force {
                 self.held.push(one);
+                continue;
+            }
+            if waits {
+                self.receives.insert(one.channel, CUT);
+                self.unjoined += 1;
                 continue;
             }
             match Self::next(&mut self.receives, one.channel) {
@@ -1164,8 +1317,7 @@ impl RankState {
                     let nowhere = Blocked::nowhere(request.at, blocked.call);
                     self.emit_early(&request, nowhere, out);
                     if request.active && request.role == Role::Receive {
-                        // It still takes a message, but nobody sees when.
-                        self.wild.retain(|wild| wild.order != request.order);
+                        // It still takes a message, but nobody sees when, and of a wildcard not which.
                         self.unjoined += 1;
                     }
                 }
@@ -1182,8 +1334,15 @@ impl RankState {
         let comm = Some(request.comm as usize);
         match request.role {
             Role::Send => {
-                self.add_bytes(blocked.call, false, request.bytes);
-                match self.post_send(context, comm, request.peer, request.tag, request.bytes) {
+                self.add_bytes(request.off, request.call, request.large, request.bytes);
+                match self.post_send(
+                    context,
+                    request.off,
+                    comm,
+                    request.peer,
+                    request.tag,
+                    request.bytes,
+                ) {
                     Some((channel, sequence)) => {
                         (request.channel, request.sequence) = (channel, sequence);
                     }
@@ -1192,6 +1351,7 @@ impl RankState {
             }
             Role::Receive => self.post_receive(context, request),
             Role::Collective(shape) => {
+                self.add_bytes(request.off, request.call, request.large, request.bytes);
                 let rooted = matches!(shape, Shape::FromRoot | Shape::ToRoot);
                 request.emitted = !self.enter_collective(shape, request, rooted);
             }
@@ -1225,7 +1385,7 @@ impl RankState {
                     );
                 }
                 let bytes = self.complete_receive(context, request, actual, blocked, out);
-                self.add_bytes(request.call, request.large, bytes);
+                self.add_bytes(request.off, request.call, request.large, bytes);
             }
             Role::Collective(_) if !request.emitted => {
                 self.emit_collective(context, request, blocked, out);
@@ -1247,7 +1407,8 @@ impl RankState {
             Role::Receive => &mut self.receives,
             _ => return,
         };
-        if let Some(counter) = counters.get_mut(&request.channel) {
+        if let Some(counter) = counters.get_mut(&request.channel).filter(|counter| **counter != CUT)
+        {
             *counter = counter.saturating_sub(1);
         }
         for other in self.requests.values_mut() {
@@ -1388,8 +1549,10 @@ impl RankState {
     /// At the end of the file.
     pub fn finish(&mut self, out: &mut Out) {
         self.settle(out, i64::MAX);
-        self.wild.clear();
         self.release(out);
+        // Which messages the wildcards before these have taken is not known.
+        self.unjoined += self.held.len() as u64;
+        self.held.clear();
         let threads: Vec<u16> = self.threads.keys().copied().collect();
         let last = self.last;
         for thread in threads {

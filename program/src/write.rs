@@ -221,6 +221,11 @@ impl<'h> RankWriter<'h> {
         })
     }
 
+    /// Switches recording off or on.
+    pub fn switch(&mut self, thread: u16, on: bool, at: u64) -> io::Result<()> {
+        self.record(thread, at, false, 0, |encoder, payload| encoder.switch(payload, on, at))
+    }
+
     /// Notes that events are missing.
     pub fn lost(&mut self, thread: u16, now: u64, events: u64) -> io::Result<()> {
         self.record(thread, now, false, 0, |encoder, payload| encoder.lost(payload, events))

@@ -243,3 +243,15 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_pipe_with_the_name_of_a_rank_is_refused_and_not_waited_for() {
+    let dir = TempDir::new().unwrap();
+    ring(dir.path(), 2, 3, true);
+    let pipe = dir.path().join("rank-1.mpi");
+    std::fs::remove_file(&pipe).unwrap();
+    let made = std::process::Command::new("mkfifo").arg(&pipe).status().unwrap();
+    assert!(made.success());
+    let text = error(&dir);
+    assert!(text.contains("rank-1.mpi: not a regular file"), "{text}");
+}

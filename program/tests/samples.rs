@@ -81,6 +81,38 @@ fn lines_that_are_not_understood_are_counted_and_shown() -> Option<()> {
     Some(())
 }
 
+fn a_reduce_scatter_has_the_whole_vector_and_the_part_of_its_rank() -> Option<()> {
+    let dir = TempDir::new().unwrap();
+    for rank in 0..2 {
+        let text = format!(
+            "MPI_Init:-:0:0:1000\nMPI_Barrier:1003:91,{rank},2:1004\n\
+             MPI_Reduce_scatter:1010:5:6:3,5:7,4,4:8:91,{rank},2:1020\nMPI_Finalize:1030:-\n"
+        );
+        std::fs::write(dir.path().join(format!("trace-{rank}.txt")), text).unwrap();
+    }
+    let out = dir.path().join("out");
+    let sum = import(dir.path(), &out).unwrap();
+    assert_eq!(sum.unknown, 0, "{:?}", sum.examples);
+    let program = open(&out).unwrap();
+    let reduced = profile(&program, 1).unwrap();
+    let reduced = reduced.calls.iter().find(|call| call.name == "MPI_Reduce_scatter").unwrap();
+    assert_eq!((reduced.count, reduced.bytes), (2, 2 * 32));
+    let clocks = program::clocks(&program, 1).unwrap();
+    for (rank, part) in [12, 20].into_iter().enumerate() {
+        let mut found = None;
+        program::stream(&program, rank, &clocks, |moment, _| {
+            if let program::What::Call(call) = &moment.what
+                && call.signature.call == mpi_abi::Call::Reduce_scatter
+            {
+                found = Some((call.bytes, call.received));
+            }
+        })
+        .unwrap();
+        assert_eq!(found, Some((Some(32), Some(part))));
+    }
+    Some(())
+}
+
 /// None if the sample is not there.
 type Test = (&'static str, fn() -> Option<()>);
 
@@ -90,6 +122,10 @@ const TESTS: &[Test] = &[
     (
         "lines_that_are_not_understood_are_counted_and_shown",
         lines_that_are_not_understood_are_counted_and_shown,
+    ),
+    (
+        "a_reduce_scatter_has_the_whole_vector_and_the_part_of_its_rank",
+        a_reduce_scatter_has_the_whole_vector_and_the_part_of_its_rank,
     ),
 ];
 

@@ -161,6 +161,28 @@ static void cancelled(void) {
     }
 }
 
+/* A collective and three messages that rank 0 does not record. */
+static void switched_off(void) {
+    int sum, got;
+    if (rank == 0)
+        MPI_Pcontrol(0);
+    MPI_Allreduce(&rank, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    for (int i = 0; i < 3; i++) {
+        if (rank == 1)
+            MPI_Send(&i, 1, MPI_INT, 0, 9, MPI_COMM_WORLD);
+        else
+            MPI_Recv(&got, 1, MPI_INT, MPI_ANY_SOURCE, 9, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    }
+    if (rank == 0)
+        MPI_Pcontrol(2);
+    apart(1);
+    MPI_Allreduce(&rank, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    if (rank == 1)
+        MPI_Send(&sum, 1, MPI_INT, 0, 9, MPI_COMM_WORLD);
+    else
+        MPI_Recv(&got, 1, MPI_INT, 1, 9, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+}
+
 int main(int argc, char **argv) {
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
@@ -168,6 +190,7 @@ int main(int argc, char **argv) {
     struct { const char *name; void (*run)(void); } ways[] = {
         {"persistent", persistent}, {"between_groups", between_groups}, {"neighbours", neighbours},
         {"fences", fences}, {"many", many}, {"probes", probes}, {"cancelled", cancelled},
+        {"switched_off", switched_off},
     };
     for (size_t i = 0; argc > 1 && i < sizeof ways / sizeof *ways; i++)
         if (!strcmp(ways[i].name, argv[1]))

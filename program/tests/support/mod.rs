@@ -189,6 +189,21 @@ impl Made {
         self.writer.region_name(0, START, number, name).unwrap();
     }
 
+    pub fn switch(&mut self, on: bool, at: u64) {
+        self.writer.switch(0, on, START + at).unwrap();
+    }
+
+    /// From now on, calls are in the file even if recording is switched off.
+    pub fn keeps_off(&mut self) {
+        self.writer.header_mut().flags |= mpi_abi::file_flag::KEEPS_OFF;
+    }
+
+    /// A call made while recording is switched off.
+    pub fn off(&mut self, begin: u64, end: u64, mut entry: Entry) {
+        entry.signature.shape |= shape::OFF;
+        self.call(begin, end, entry);
+    }
+
     pub fn lost(&mut self, at: u64, events: u64) {
         self.writer.lost(0, START + at, events).unwrap();
     }
