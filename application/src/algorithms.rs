@@ -101,7 +101,9 @@ impl Application {
         calls
             .filter_map(|call| match call.operation {
                 Operation::Regular { op, bytes, .. } => Some((op, bytes)),
-                Operation::Rooted { .. } | Operation::Messages { .. } => None,
+                Operation::Blocks { .. }
+                | Operation::Rooted { .. }
+                | Operation::Messages { .. } => None,
             })
             .all(|(op, bytes)| one.of(op, bytes) == other.of(op, bytes))
     }

@@ -15,7 +15,7 @@ pub enum ReadError {
     )]
     Lost { rank: u32, events: u64 },
     #[error(
-        "rank {rank} calls {call} on a communicator between two groups, which cannot be simulated; record a \
+        "rank {rank} calls {call} on an intercommunicator, which cannot be simulated; record a \
          run without it"
     )]
     BetweenGroups { rank: u32, call: &'static str },
@@ -29,12 +29,12 @@ pub enum ReadError {
     )]
     NoPeer { rank: u32, call: &'static str, peer: i32, size: u32 },
     #[error(
-        "rank {rank} calls {call} on a communicator whose members are not in the trace, as with imported ones: \
-         record the program with `detour mpi record`"
+        "rank {rank} calls {call} on a communicator whose members are not in the trace (imported \
+         traces lack them): record the program with `detour mpi record`"
     )]
     NoMembers { rank: u32, call: &'static str },
     #[error(
-        "rank {rank} did not reach MPI_Finalize ({how}); a program that did not end cannot be simulated"
+        "rank {rank} did not reach MPI_Finalize ({how}); an incomplete run cannot be simulated"
     )]
     NotEnded { rank: u32, how: &'static str },
 }

@@ -358,6 +358,7 @@ impl Rank<'_> {
         let first = self.builder.next_op();
         match &call.operation {
             Operation::Regular { op, bytes, root } => self.rounds(call, *op, *bytes, *root)?,
+            Operation::Blocks { op, sizes } => self.ring(call, *op, sizes),
             Operation::Rooted { towards, root, bytes, sizes } => {
                 self.rooted(call, *towards, *root, *bytes, sizes);
             }
@@ -399,7 +400,36 @@ impl Rank<'_> {
                 parts
             }
         };
-        for part in parts.iter() {
+        self.parts(call, &parts, root);
+        Ok(())
+    }
+
+    /// In each round of a ring, a rank passes on the block that it received in the one before, or adds its own to it.
+    fn ring(&mut self, call: &Call, op: Op, sizes: &[u64]) {
+        let Some(own) = self.member(call) else { return };
+        let members = self.members(call);
+        let own = u64::from(own);
+        // The blocks of the trace again and again.
+        let size = |block: u64| {
+            let place = (block % members) as usize % sizes.len().max(1);
+            sizes.get(place).copied().unwrap_or(0)
+        };
+        // A reduction ends with the own block, an allgather begins with it.
+        let first = own + 2 * members - u64::from(op == Op::ReduceScatter);
+        let neighbour = |by: u64| ((own + by) % members) as u32;
+        let parts: Vec<Part> = (1..members)
+            .map(|round| Part {
+                to: Some((neighbour(1), size(first + 1 - round))),
+                from: Some((neighbour(members - 1), size(first - round))),
+            })
+            .collect();
+        self.parts(call, &parts, 0);
+    }
+
+    /// Round by round.
+    fn parts(&mut self, call: &Call, parts: &[Part], root: u32) {
+        let members = self.members(call);
+        for part in parts {
             let actual = |rank: u32| ((u64::from(rank) + u64::from(root)) % members) as u32;
             let send = part.to.map(|(to, bytes)| {
                 let to = self.world(call, actual(to));
@@ -421,7 +451,6 @@ impl Rank<'_> {
             self.memory.after.clear();
             self.memory.after.extend([send, receive].into_iter().flatten().map(|op| (op, false)));
         }
-        Ok(())
     }
 
     /// The root exchanges a message with each of the others.

@@ -5,10 +5,12 @@
 
 use std::collections::HashMap;
 
-use mpi_abi::{Call as MpiCall, Class};
+use mpi_abi::Call as MpiCall;
+use program::{Kind, meanings, operation_name};
+use simulate::collectives::Op;
 use thiserror::Error;
 
-use crate::step::{Application, NONE, Step, Tape};
+use crate::step::{Application, NONE, Spent, Step, Tape};
 
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum HypothesisError {
@@ -17,11 +19,97 @@ pub enum HypothesisError {
     #[error("the program does not call {name}")]
     NotCalled { name: String },
     #[error(
-        "{name} transfers nothing: it completes requests, and goes with the calls that start them (drop those)"
+        "{name} transfers nothing, but completes requests: drop the calls that start its requests"
     )]
     OnlyCompletes { name: String },
+    #[error(
+        "{name} transfers nothing: it waits for the message of the receive that follows, and goes with it (drop \
+         that)"
+    )]
+    OnlyProbes { name: String },
+    #[error("{name} only makes requests: MPI_Start starts them (drop MPI_Start)")]
+    OnlyMakes { name: String },
+    #[error("MPI_Startall starts requests as MPI_Start does, and goes with it (drop MPI_Start)")]
+    StartsSeveral,
+    #[error(
+        "{name} takes part in no message and no collective that is simulated: its time counts as computation (use \
+         scale after the call before it)"
+    )]
+    OnlyComputes { name: String },
+    #[error(
+        "{name} is a call, not a region: how long it takes follows from what the others do and from the network \
+         (expected {instead}, or after {name} for the computation that follows it)"
+    )]
+    IsCall { name: String, instead: String },
     #[error("the program has no message with tag {tag}")]
     NoTag { tag: i32 },
+}
+
+impl HypothesisError {
+    /// A call in place of a region.
+    fn is_call(call: MpiCall) -> HypothesisError {
+        let name = call.name().to_owned();
+        let instead = match meanings().get(usize::from(call.number())).map(|meaning| meaning.kind) {
+            Some(Kind::Collective(_) | Kind::CollectiveRequest(_) | Kind::CollectiveInit(_)) => {
+                let operation = operation_name(call).replace('_', "-");
+                match Op::ALL.iter().any(|op| op.name() == operation) {
+                    true => format!("drop {name}, map {operation}=ALGORITHM, net-scale 10"),
+                    false => format!("drop {name}, net-scale 10"),
+                }
+            }
+            Some(Kind::WindowCollective) => format!("drop {name}, net-scale 10"),
+            _ if moves(call) => format!("drop {name}, resize tag TAG 0.5, net-scale 10"),
+            _ => "a region around it, net-scale 10".to_owned(),
+        };
+        HypothesisError::IsCall { name, instead }
+    }
+
+    /// Why a call that is no step of any rank cannot be dropped.
+    fn not_dropped(call: MpiCall) -> HypothesisError {
+        let name = call.name().to_owned();
+        let kind = meanings().get(usize::from(call.number())).map(|meaning| meaning.kind);
+        match (call, kind) {
+            (MpiCall::Startall, _) => HypothesisError::StartsSeveral,
+            (MpiCall::Iprobe | MpiCall::Improbe, _) | (_, Some(Kind::Probe)) => {
+                HypothesisError::OnlyProbes { name }
+            }
+            // Their requests keep the name of the call that made them.
+            (MpiCall::Start | MpiCall::Ssend_init | MpiCall::Bsend_init, _) => {
+                HypothesisError::NotCalled { name }
+            }
+            (_, Some(Kind::Requests)) => HypothesisError::OnlyCompletes { name },
+            (_, Some(Kind::SendInit | Kind::ReceiveInit)) => HypothesisError::OnlyMakes { name },
+            (_, None | Some(Kind::Other | Kind::Finalize)) => {
+                HypothesisError::OnlyComputes { name }
+            }
+            _ => HypothesisError::NotCalled { name },
+        }
+    }
+}
+
+/// Whether a call sends or receives.
+fn moves(call: MpiCall) -> bool {
+    let kind = meanings().get(usize::from(call.number())).map(|meaning| meaning.kind);
+    matches!(
+        kind,
+        Some(
+            Kind::Send
+                | Kind::Receive
+                | Kind::Exchange
+                | Kind::SendRequest
+                | Kind::ReceiveRequest
+                | Kind::ExchangeRequest
+        )
+    )
+}
+
+/// How many ranks a balanced part of a program has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shares {
+    /// Ranks that compute there: they share its time.
+    pub with: u32,
+    /// All ranks.
+    pub of: u32,
 }
 
 /// A part of a program.
@@ -121,9 +209,24 @@ impl Application {
         Ok(changed)
     }
 
+    /// The ranks that a balanced part is spread over; None if the place does not exist.
+    pub fn shares(&self, place: &Place) -> Option<Shares> {
+        let place = self.place(place).ok()?;
+        let mut with = 0;
+        for tape in &self.tapes {
+            with += u32::from(place.computes(tape));
+        }
+        Some(Shares { with, of: self.ranks() })
+    }
+
     fn region(&self, name: &str) -> Result<u32, HypothesisError> {
-        let found = self.regions.iter().position(|known| known == name);
-        found.map(|region| region as u32).ok_or_else(|| HypothesisError::NoRegion {
+        if let Some(region) = self.regions.iter().position(|known| known == name) {
+            return Ok(region as u32);
+        }
+        if let Some(call) = MpiCall::ALL.iter().find(|call| call.name() == name) {
+            return Err(HypothesisError::is_call(*call));
+        }
+        Err(HypothesisError::NoRegion {
             name: name.to_owned(),
             known: match self.regions.is_empty() {
                 true => {
@@ -152,13 +255,9 @@ impl Application {
         let by_tape = |tape: &Tape| {
             tape.calls.iter().any(|call| call.mpi == number) || tape.steps.iter().any(is_it)
         };
-        let name = || call.name().to_owned();
         match self.tapes.iter().any(by_tape) {
             true => Ok(()),
-            false if call.class() == Class::Request => {
-                Err(HypothesisError::OnlyCompletes { name: name() })
-            }
-            false => Err(HypothesisError::NotCalled { name: name() }),
+            false => Err(HypothesisError::not_dropped(call)),
         }
     }
 
@@ -296,6 +395,21 @@ enum Found {
 }
 
 impl Found {
+    /// Whether a rank computes there.
+    fn computes(&self, tape: &Tape) -> bool {
+        match self {
+            Found::Region(wanted) => {
+                let inside = in_region(tape, *wanted);
+                let mut of_region = tape.steps.iter().zip(inside).filter(|(_, inside)| *inside);
+                of_region.any(|(step, _)| matches!(step, Step::Compute { .. }))
+            }
+            Found::After(wanted) => tape
+                .steps
+                .iter()
+                .any(|step| matches!(step, Step::Compute { after, .. } if after == wanted)),
+        }
+    }
+
     /// Calls `visit` with each compute of this part, and which time of it that is, from 0.
     fn each(&self, tape: &mut Tape, mut visit: impl FnMut(&mut i64, usize)) {
         let (mut depth, mut times) = (0usize, 0usize);
@@ -336,13 +450,14 @@ fn in_region(tape: &Tape, wanted: u32) -> Vec<bool> {
     tape.steps.iter().map(inside).collect()
 }
 
-/// Removes steps of a rank. A wait goes with what it waits for, wherever that was started, and stays
-/// otherwise: a wait in a dropped region for a message that is still there is not dropped.
+/// Removes steps of a rank. The time of a call goes with it. A wait goes with what it waits for, wherever that was
+/// started, and stays otherwise: a wait in a dropped region for a message that is still there is not dropped.
 fn remove(tape: &mut Tape, dropped: &[bool]) {
     let mut gone = vec![false; tape.requests as usize];
     let mut steps = Vec::with_capacity(tape.steps.len());
     let mut moved = Vec::with_capacity(tape.took.len());
     let mut took = tape.took.iter().peekable();
+    let mut dropped_before = false;
     for (at, step) in tape.steps.iter().enumerate() {
         let mut drop = dropped.get(at).copied().unwrap_or(false);
         match *step {
@@ -358,8 +473,16 @@ fn remove(tape: &mut Tape, dropped: &[bool]) {
                 drop &= !tape.candidates(first, count).iter().any(|candidate| candidate.done);
             }
             Step::Wait { request } => drop = gone.get(request as usize).copied().unwrap_or(drop),
+            Step::Spent { on: Spent::Posting | Spent::Starting | Spent::Sending, .. } => {
+                drop |= dropped_before;
+            }
+            Step::Spent { bytes, on: Spent::Testing, .. } => {
+                let request = usize::try_from(bytes).unwrap_or(usize::MAX);
+                drop |= gone.get(request).copied().unwrap_or(false);
+            }
             _ => {}
         }
+        dropped_before = drop;
         if let Some((_, from, channel)) = took.next_if(|took| took.0 as usize == at)
             && !drop
         {

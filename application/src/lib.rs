@@ -31,7 +31,7 @@ pub use algorithms::{Rule, Rules};
 pub use communicators::is_collective;
 pub use error::{ReadError, ScheduleError};
 pub use expand::{Only, Plan};
-pub use hypothesis::{Hypothesis, HypothesisError, Place};
+pub use hypothesis::{Hypothesis, HypothesisError, Place, Shares};
 pub use origins::{Origin, Origins, StepKind};
 pub use read::{Assumed, NoNoise, Options, Taken, read};
 pub use script::{Play, ReplayError};

@@ -5,10 +5,10 @@
 //! succeeds is a wait; tests that fail again and again are waiting, not compute. Waits for one or some of
 //! several requests, and other tests that fail, are choices ([`Step::Choose`]).
 
-use mpi_abi::{Actual, Call as MpiCall, Class, Outcome, RequestRun, present, rank, tag};
+use mpi_abi::{Abi, Actual, Call as MpiCall, Class, Outcome, RequestRun, present, rank, tag};
 use program::{
-    Arena, CallMoment, Clocks, FastMap, Kind, Moment, Program, Shape, What, fast_map, meanings,
-    operation_name, stream,
+    Arena, CallMoment, Clocks, Failure, FastMap, Kind, Moment, Program, Shape, What, fast_map,
+    is_of_buffer, meanings, operation_name, stream,
 };
 use simulate::{collectives::Op, event::Test};
 
@@ -40,7 +40,7 @@ impl Taken for NoNoise {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Options {
-    /// Receives from any source and with any tag take what they took in the trace.
+    /// Wildcard receives match the traced message.
     pub as_traced: bool,
     /// Waits for one or some of several requests complete those that they completed in the trace.
     pub deterministic: bool,
@@ -125,6 +125,7 @@ fn read_once(
         }
         let start_ns = i64::try_from(about.start.ns).unwrap_or(0);
         let mut reader = Reader::new(program.size, number, options, taken, &mut shared);
+        reader.abi = about.abi;
         (reader.cursor, reader.tape.begin_ns) = (start_ns, start_ns);
         let damage = stream(program, slot, &raw, |moment, arena| reader.take(moment, arena))
             .map_err(|source| ReadError::Io { rank: number, source })?;
@@ -156,6 +157,7 @@ const POLL_NS: i64 = 2_000;
 
 struct Reader<'a> {
     rank: u32,
+    abi: Abi,
     options: &'a Options,
     taken: &'a dyn Taken,
     shared: &'a mut Shared,
@@ -175,6 +177,8 @@ struct Reader<'a> {
     regions: FastMap<u32, u32>,
     open: Vec<u32>,
     off_since: Option<i64>,
+    /// Calls made since then are in the trace.
+    off_known: bool,
     ended: bool,
     /// The call under way may choose, and its requests so far are the last candidates of the tape.
     choosing: Option<Choosing>,
@@ -215,6 +219,7 @@ impl<'a> Reader<'a> {
     ) -> Reader<'a> {
         Reader {
             rank,
+            abi: Abi::OpenMpi,
             options,
             taken,
             shared,
@@ -230,6 +235,7 @@ impl<'a> Reader<'a> {
             regions: fast_map(),
             open: Vec::new(),
             off_since: None,
+            off_known: false,
             ended: false,
             choosing: None,
             error: None,
@@ -245,6 +251,10 @@ impl<'a> Reader<'a> {
         }
         let taken = match &moment.what {
             What::Call(call) => self.call(moment, call, arena),
+            What::Off(call) => {
+                self.off_known = true;
+                self.call(moment, call, arena)
+            }
             What::More(requests) => self.outcomes(arena.requests(*requests)),
             What::Communicator(def) => {
                 self.communicators.define(def);
@@ -309,9 +319,15 @@ impl<'a> Reader<'a> {
 
     fn switch(&mut self, on: bool, at: i64) {
         match (on, self.off_since) {
-            (false, None) => self.off_since = Some(at),
+            (false, None) => {
+                self.off_since = Some(at);
+                self.off_known = false;
+            }
             (true, Some(since)) => {
-                self.assumed.off_ns = self.assumed.off_ns.saturating_add((at - since).max(0));
+                // Files of older versions lack the calls that others meet.
+                if !self.off_known {
+                    self.assumed.off_ns = self.assumed.off_ns.saturating_add((at - since).max(0));
+                }
                 self.off_since = None;
             }
             _ => {}
@@ -378,7 +394,7 @@ impl<'a> Reader<'a> {
         }
         self.cursor = cursor.max(moment.end);
         self.thread = moment.thread;
-        if let What::Call(call) = &moment.what {
+        if let What::Call(call) | What::Off(call) = &moment.what {
             self.after = call.signature.call.number();
         }
     }
@@ -424,9 +440,15 @@ impl<'a> Reader<'a> {
             self.after = mpi.number();
             return Ok(());
         }
-        // A call that failed has communicated nothing.
+        // A call that failed has communicated nothing, unless a message was too long for the buffer; of its requests,
+        // some may have completed.
         if call.error != 0 {
-            return Ok(());
+            let truncated = Failure::of(self.abi, call.error) == Failure::Truncated;
+            match meaning.kind {
+                Kind::Requests => {}
+                Kind::Receive | Kind::Exchange if truncated => {}
+                _ => return Ok(()),
+            }
         }
         let bytes = call.bytes.unwrap_or(0);
         let message = Message {
@@ -584,7 +606,9 @@ impl<'a> Reader<'a> {
                     let kept = chooses && runs.iter().any(is_done) && runs.iter().any(left);
                     self.assumed.kept_choices += u64::from(kept);
                     if ps > 0 {
-                        self.tape.push(Step::Spent { ps, bytes: 0, on: Spent::Testing });
+                        let tested = runs.iter().find(|run| left(run)).map(|run| run.first);
+                        let bytes = tested.map_or(NONE, |id| self.slot(id)).into();
+                        self.tape.push(Step::Spent { ps, bytes, on: Spent::Testing });
                     }
                 } else if chooses || ps > 0 {
                     let (first, test) = (self.tape.candidates.len(), test.unwrap_or(Test::All));
@@ -596,6 +620,8 @@ impl<'a> Reader<'a> {
                 match mpi.class() {
                     Class::OneSided => self.assumed.one_sided += 1,
                     Class::Io => self.assumed.file += 1,
+                    // Waiting until buffered messages have been sent.
+                    Class::PointToPoint if is_of_buffer(mpi) => self.until(moment, Next::Other),
                     // Waiting for a message without receiving it.
                     Class::PointToPoint => {
                         self.until(moment, if call.found { Next::Found } else { Next::Missed })
@@ -772,6 +798,13 @@ impl<'a> Reader<'a> {
         let part = Part { slot, step: self.tape.steps.len() as u32 };
         self.tape.push(step(slot));
         part
+    }
+
+    /// The number in the tape of a request that was started; [`NONE`] if it has none.
+    fn slot(&mut self, id: u64) -> u32 {
+        let started = self.requests.open.get_mut(id).and_then(|open| open.started);
+        let slots = started.map(|started| [started.first.slot, started.receive.slot]);
+        slots.into_iter().flatten().find(|slot| *slot != NONE).unwrap_or(NONE)
     }
 
     fn begin(&mut self, id: Option<u64>, started: Started) {
@@ -1037,12 +1070,14 @@ impl Called<'_> {
             "allgather" => regular(Op::Allgather, block),
             "alltoall" => regular(Op::Alltoall, block),
             "reduce_scatter_block" => regular(Op::ReduceScatter, bytes),
-            "reduce_scatter" => regular(Op::ReduceScatter, bytes / u64::from(size.max(1))),
-            "allgatherv" => {
-                let known = self.got.is_some();
-                let total = self.got.map_or(bytes * u64::from(size), |got| got.iter().sum());
-                (regular(Op::Allgather, total / u64::from(size.max(1))).0, known)
-            }
+            "reduce_scatter" => match self.got {
+                Some(sizes) => (Operation::of_blocks(Op::ReduceScatter, sizes), true),
+                None => regular(Op::ReduceScatter, bytes / u64::from(size.max(1))),
+            },
+            "allgatherv" => match self.got {
+                Some(sizes) => (Operation::of_blocks(Op::Allgather, sizes), true),
+                None => (regular(Op::Allgather, bytes).0, false),
+            },
             "gatherv" => {
                 let sizes = self.got.unwrap_or_default();
                 (Operation::Rooted { towards: true, root, bytes, sizes }, true)

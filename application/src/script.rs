@@ -13,7 +13,7 @@ use thiserror::Error;
 
 use crate::{
     communicators::number_apart,
-    step::{Application, Call, Candidate, NONE, Operation, Spent, Step, Tape},
+    step::{Application, Call, Candidate, NONE, Operation, Spent, Step, Tape, mean},
 };
 
 /// Why a program cannot be re-enacted.
@@ -113,6 +113,11 @@ fn volume(call: &Call, size: u64) -> (u64, u64) {
     let is_root = |root: u32| call.rank == root;
     let all = |bytes: u64| bytes.saturating_mul(size);
     match &call.operation {
+        // Replayed as the regular one of the mean.
+        Operation::Blocks { op, sizes } => {
+            let operation = Operation::Regular { op: *op, bytes: mean(sizes), root: 0 };
+            volume(&Call { operation, ..call.clone() }, size)
+        }
         Operation::Regular { op, bytes, root } => {
             let (bytes, root) = (*bytes, *root);
             match op {
@@ -398,6 +403,11 @@ impl Writer<'_> {
             MpiCall::from_number(call.mpi).is_some_and(|mpi| mpi.class() == Class::Communicator);
         match &call.operation {
             _ if makes && request == NO_REQUEST => self.push(Instruction { act: Act::Dup, ..one }),
+            Operation::Blocks { op, sizes } => {
+                let operation = Operation::Regular { op: *op, bytes: mean(sizes), root: 0 };
+                let request = if request == NO_REQUEST { NONE } else { request };
+                self.collective(&Call { operation, ..call.clone() }, request);
+            }
             Operation::Regular { op, bytes, root } => {
                 let act = match op {
                     Op::Barrier => Act::Barrier,

@@ -46,7 +46,8 @@ pub enum Step {
     /// of it.
     Spent {
         ps: i64,
-        /// Of the message, marked ([`simulate::loggops::Sending::mark`]).
+        /// Of the message, marked ([`simulate::loggops::Sending::mark`]). Of tests, a request that was tested, or
+        /// [`NONE`].
         bytes: u64,
         on: Spent,
     },
@@ -123,12 +124,36 @@ pub enum Operation {
     /// One that all ranks call with the same sizes. `root` counts in the group, and is 0 if there is none.
     /// `bytes` as in [`simulate::collectives::Shape`].
     Regular { op: Op, bytes: u64, root: u32 },
+    /// An allgather or a reduce-scatter in which the blocks of the ranks differ: they go round a ring, each as large
+    /// as it is. All ranks call it with the same sizes.
+    Blocks { op: Op, sizes: Vec<u64> },
     /// A message between the root and each of the others: `MPI_Gatherv` (`towards` the root) and
     /// `MPI_Scatterv`. `bytes` are this rank's, `sizes` those of all members as far as the root knows them.
     Rooted { towards: bool, root: u32, bytes: u64, sizes: Vec<u64> },
     /// Messages to and from given ranks of the group, all at once: neighbourhood collectives and those
     /// with a size for each peer.
     Messages { to: Vec<(u32, u64)>, from: Vec<(u32, u64)>, reach: Reach },
+}
+
+/// Blocks that differ by less than this part of their mean are as large as the largest.
+const ALIKE: f64 = 0.1;
+/// So are small ones: an allgather of them takes the time of its messages, not of its bytes.
+const SMALL: u64 = 2 << 10;
+
+impl Operation {
+    /// An allgather or a reduce-scatter of these blocks.
+    pub(crate) fn of_blocks(op: Op, sizes: Vec<u64>) -> Operation {
+        let most = sizes.iter().copied().max().unwrap_or(0);
+        if most <= SMALL || most as f64 <= (1.0 + ALIKE) * mean(&sizes) as f64 {
+            return Operation::Regular { op, bytes: most, root: 0 };
+        }
+        Operation::Blocks { op, sizes }
+    }
+}
+
+/// The mean of sizes.
+pub(crate) fn mean(sizes: &[u64]) -> u64 {
+    sizes.iter().fold(0u64, |sum, size| sum.saturating_add(*size)) / sizes.len().max(1) as u64
 }
 
 /// With whom the messages of [`Operation::Messages`] are exchanged when the program is extrapolated.

@@ -862,10 +862,10 @@ impl Builder<'_> {
             Call::Scatterv if rank == root => self.messages(channel, &to_all(root), &[]),
             Call::Scatterv => self.messages(channel, &[], &[(root, size(root, rank))]),
             Call::Allgatherv => {
-                // As an allgather of the mean.
-                let sum: u64 = (0..ranks).map(|rank| size(rank, rank)).sum();
+                // Small blocks: as an allgather of the largest.
+                let most = (0..ranks).map(|rank| size(rank, rank)).max().unwrap_or(0);
                 let all: Vec<u32> = (0..ranks).collect();
-                self.rounds(Op::Allgather, &all, channel, 0, sum / u64::from(ranks));
+                self.rounds(Op::Allgather, &all, channel, 0, most);
             }
             _ => self.messages(channel, &there(to_all(rank)), &there(from_all(rank))),
         }

@@ -102,6 +102,64 @@ proptest! {
 }
 
 #[test]
+fn calls_made_while_recording_was_off_are_simulated() {
+    let made = |off: bool| {
+        program(2, |rank, made| match rank {
+            0 => {
+                made.send(10_000, 10_010, 1, 8);
+                10_010
+            }
+            _ => {
+                let recv = Entry { signature: message(Call::Recv, 0, 0), bytes: 8, ..BLANK };
+                if off {
+                    made.keeps_off();
+                    made.switch(false, 500);
+                    made.off(1_000, 12_000, recv);
+                    made.switch(true, 13_000);
+                } else {
+                    made.call(1_000, 12_000, recv);
+                }
+                20_000
+            }
+        })
+    };
+    let [with, without] = [true, false].map(|off| application(&made(off), Options::default()));
+    let (with, without) = (with.unwrap(), without.unwrap());
+    assert_eq!(ends(&schedule(&with, 1), &net()), ends(&schedule(&without, 1), &net()));
+    assert_eq!(with.assumed.off_ns, 0);
+}
+
+#[test]
+fn receives_of_truncated_messages_and_those_that_a_failed_wait_has_completed_are_simulated() {
+    // MPI_ERR_TRUNCATE and MPI_ERR_IN_STATUS of Open MPI.
+    let made = |errors: [i32; 2]| {
+        program(2, |rank, made| match rank {
+            0 => {
+                made.send(10_000, 10_010, 1, 50);
+                made.send(20_000, 20_010, 1, 60);
+                20_010
+            }
+            _ => {
+                let [error, failed] = errors;
+                let signature = message(Call::Recv, 0, 0);
+                made.call(1_000, 12_000, Entry { signature, bytes: 50, error, ..BLANK });
+                let request = made.begin(Call::Irecv, 13_000, 13_010, 0, 0, 60);
+                let items = [completed(request)];
+                let signature =
+                    Signature { shape: shape::REQUESTS, ..Signature::of(Call::Waitall) };
+                let requests = &items;
+                made.call(14_000, 22_000, Entry { signature, requests, error: failed, ..BLANK });
+                30_000
+            }
+        })
+    };
+    let [failed, fine] =
+        [[15, 18], [0, 0]].map(|errors| application(&made(errors), Options::default()));
+    let (failed, fine) = (failed.unwrap(), fine.unwrap());
+    assert_eq!(ends(&schedule(&failed, 1), &net()), ends(&schedule(&fine, 1), &net()));
+}
+
+#[test]
 fn a_request_begins_where_it_was_begun_and_ends_where_it_was_waited_for() {
     // Rank 0 sends after 10 us; rank 1 computes 30 us while the message is under way.
     let program = program(2, |rank, made| match rank {
@@ -468,6 +526,48 @@ fn unmatched_messages_and_deadlocks_are_named_with_their_calls() {
     assert_eq!(calls, ["rank 0: MPI_Allreduce number 2 (2 ranks, 8 bytes)"]);
 }
 
+/// Why ranks that send a large message to the next one before they receive cannot end.
+fn circle_of(ranks: u32) -> String {
+    let ring = program(ranks, |rank, made| {
+        let size = ranks as i32;
+        let [next, last] = [1, size - 1].map(|further| (rank as i32 + further) % size);
+        for (call, peer, at) in [(Call::Send, next, 1_000), (Call::Recv, last, 2_000)] {
+            let signature = message(call, peer, 17);
+            made.call(at, at, Entry { signature, bytes: 5_000, ..BLANK });
+        }
+        3_000
+    });
+    let application = application(&ring, Options::default()).unwrap();
+    let rules = Rules::default();
+    let plan = Plan { copies: 1, rules: &rules, only: None, with_taken: false, net: None };
+    let schedule = application.schedule(&plan).unwrap();
+    let net = Params { eager_limit: 1_000, ..net() };
+    let error = event::run(&schedule, &net, &event::Options::default(), &Noise::none().run(0, 0));
+    application.why_stuck(&plan, &error.unwrap_err()).unwrap()
+}
+
+#[test]
+fn a_circle_of_waits_is_named_with_its_calls_ranks_and_tags() {
+    let send = |rank: u32, to: u32| {
+        format!("rank {rank}: MPI_Send number 1 (to rank {to}, tag 17, 5000 bytes)")
+    };
+    let receive = |rank: u32, from: u32| {
+        format!("rank {rank}: MPI_Recv number 1 (from rank {from}, tag 17, 5000 bytes)")
+    };
+    let mut expected = "deadlock: ".to_owned();
+    for (rank, next) in [(0, 1), (1, 2), (2, 0)] {
+        let comma = if rank > 0 { ", which" } else { "" };
+        expected += &format!("{}{comma} ", send(rank, next));
+        expected +=
+            &format!("waits until it is received by {}, which comes after ", receive(next, rank));
+    }
+    expected += &format!("{} again", send(0, 1));
+    assert_eq!(circle_of(3), expected);
+    let long = circle_of(13);
+    assert_eq!(long.matches("tag 17").count(), 12, "{long}");
+    assert!(long.ends_with("and so on: 13 ranks wait for each other"), "{long}");
+}
+
 #[test]
 fn traces_that_cannot_be_simulated_are_refused() {
     let lost = program(1, |_, made| {
@@ -500,4 +600,83 @@ fn traces_that_cannot_be_simulated_are_refused() {
     let clocks = program::Clocks::default();
     let error = read(&killed, &clocks, &Options::default(), &NoNoise).unwrap_err().to_string();
     assert!(error.contains("did not reach MPI_Finalize"), "{error}");
+}
+
+/// L, o and G of the closed forms below.
+fn bytes_cost() -> Params {
+    Params {
+        latency: 10_000_000,
+        send_overhead: 1_000_000,
+        recv_overhead: 1_000_000,
+        gap_per_byte_fs: 10_000_000,
+        ..Params::FREE
+    }
+}
+
+/// A collective of four ranks with these blocks, as all ranks call it.
+fn of_blocks(call: Call, sizes: [u64; 4]) -> Application {
+    let made = program(4, |rank, made| {
+        let mut signature = on_comm(call, 0);
+        signature.shape |= shape::RECEIVED;
+        let bytes = match call {
+            Call::Allgatherv => sizes[rank as usize],
+            _ => sizes.iter().sum(),
+        };
+        made.call(1_000, 1_000 + CALL, Entry { signature, bytes, got: &sizes, ..BLANK });
+        1_000 + CALL
+    });
+    application(&made, Options::default()).unwrap()
+}
+
+/// One rank has 8 MB, the others nothing: the block goes through the network three times, one hop after the other.
+#[test]
+fn blocks_of_different_sizes_go_round_the_ring_as_large_as_they_are() {
+    let megabytes = 8_000_000;
+    for (call, ends_at) in [(Call::Allgatherv, 3), (Call::Reduce_scatter, 0)] {
+        let program = of_blocks(call, [megabytes, 0, 0, 0]);
+        let found = ends(&schedule(&program, 1), &bytes_cost());
+        // 1 us of compute; o, L, the bytes after the first, o.
+        let hop = 1_000_000 + 10_000_000 + (megabytes as i64 - 1) * 10_000 + 1_000_000;
+        assert_eq!(found[ends_at], 1_000_000 + 3 * hop, "{call:?}: {found:?}");
+        assert_eq!(found.iter().max(), Some(&found[ends_at]), "{call:?}: {found:?}");
+        // Two copies: seven hops.
+        let found = ends(&schedule(&program, 2), &bytes_cost());
+        assert_eq!(found.iter().max(), Some(&(1_000_000 + 7 * hop)), "{call:?}: {found:?}");
+    }
+}
+
+/// Blocks that hardly differ are a regular collective of the largest, which other algorithms and many ranks can have.
+#[test]
+fn blocks_of_about_one_size_are_regular() {
+    for (sizes, most) in [([8, 0, 8, 16], 16), ([50_000, 50_000, 50_008, 50_000], 50_008)] {
+        for (call, op) in
+            [(Call::Allgatherv, Op::Allgather), (Call::Reduce_scatter, Op::ReduceScatter)]
+        {
+            let program = of_blocks(call, sizes);
+            let collective = Rules::default().collective(op, 4, most, None).unwrap();
+            let job = Job::new(collective, bytes_cost()).unwrap();
+            let mut scratch = rounds::Scratch::keeping_ends();
+            rounds::run_from(&job, &Noise::none().run(0, 0), &[1_000_000; 4], &mut scratch)
+                .unwrap();
+            assert_eq!(ends(&schedule(&program, 1), &bytes_cost()), scratch.ends(), "{call:?}");
+        }
+    }
+}
+
+/// The second round of a nonblocking allreduce is CPU time of the rank, which computes until 101 us.
+#[test]
+fn later_rounds_of_a_nonblocking_collective_wait_for_the_cpu() {
+    let program = program(4, |_, made| {
+        let signature = on_comm(Call::Iallreduce, 0);
+        let signature = Signature { shape: shape::BEGUN, ..signature };
+        made.request += 1;
+        let request = made.request;
+        made.call(0, CALL, Entry { signature, bytes: 8, begun: request, ..BLANK });
+        made.wait(100_000 + CALL, 100_000 + 2 * CALL, &[request]);
+        100_000 + 2 * CALL
+    });
+    let program = application(&program, Options::default()).unwrap();
+    let net = Params { gap_per_byte_fs: 0, ..bytes_cost() };
+    // o of the first send, 100 us of compute, then o, L and o.
+    assert_eq!(ends(&schedule(&program, 1), &net), [113_000_000; 4]);
 }

@@ -49,13 +49,17 @@ impl Law {
     pub fn words(self) -> String {
         let near = |exponent: f64, named: f64| (exponent - named).abs() < 1e-9;
         match self {
-            Law::Constant => "the same at every size".into(),
-            Law::Log => "as the logarithm of the ranks".into(),
-            Law::Power(exponent) if near(exponent, 1.0) => "as the ranks".into(),
-            Law::Power(exponent) if near(exponent, -1.0) => "as 1/ranks".into(),
-            Law::Power(exponent) if near(exponent, -2.0 / 3.0) => "as 1/ranks^(2/3)".into(),
-            Law::Power(exponent) if near(exponent, -1.0 / 3.0) => "as 1/ranks^(1/3)".into(),
-            Law::Power(exponent) => format!("as ranks^{exponent:.2}"),
+            Law::Constant => "constant".into(),
+            Law::Log => "proportional to log(ranks)".into(),
+            Law::Power(exponent) if near(exponent, 1.0) => "proportional to ranks".into(),
+            Law::Power(exponent) if near(exponent, -1.0) => "proportional to 1/ranks".into(),
+            Law::Power(exponent) if near(exponent, -2.0 / 3.0) => {
+                "proportional to 1/ranks^(2/3)".into()
+            }
+            Law::Power(exponent) if near(exponent, -1.0 / 3.0) => {
+                "proportional to 1/ranks^(1/3)".into()
+            }
+            Law::Power(exponent) => format!("proportional to ranks^{exponent:.2}"),
         }
     }
 }

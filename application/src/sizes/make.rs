@@ -338,6 +338,7 @@ fn payload(track: &Track<'_>, event: &Event) -> (Option<u64>, Option<Box<Operati
             let mean = |sum: u64, count: usize| sum / count.max(1) as u64;
             let bytes = match &call.operation {
                 Operation::Regular { bytes, .. } => *bytes,
+                Operation::Blocks { sizes, .. } => mean(sizes.iter().sum(), sizes.len()),
                 Operation::Rooted { bytes, sizes, .. } if sizes.is_empty() => *bytes,
                 Operation::Rooted { sizes, .. } => mean(sizes.iter().sum(), sizes.len()),
                 Operation::Messages { to, reach, .. } => {
@@ -580,6 +581,11 @@ impl Making<'_> {
         let scaled = |bytes: u64| (bytes as f64 * ratio).round() as u64;
         let operation = match operation {
             Operation::Regular { op, .. } => Operation::Regular { op: *op, bytes, root },
+            // The blocks of the trace again and again.
+            Operation::Blocks { op, sizes } => Operation::of_blocks(
+                *op,
+                sizes.iter().cycle().take(size as usize).map(|size| scaled(*size)).collect(),
+            ),
             Operation::Rooted { towards, bytes, sizes, .. } => Operation::Rooted {
                 towards: *towards,
                 root,

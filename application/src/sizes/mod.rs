@@ -32,17 +32,17 @@ use crate::step::{Application, Topology};
 /// Why there is no program at other sizes.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum SizesError {
-    #[error("two traces of {ranks} ranks: traces of different sizes are needed")]
+    #[error("two traces of {ranks} ranks: use traces of different sizes")]
     SameSize { ranks: u32 },
-    #[error("a trace of one rank says nothing about communication; use traces of 2 ranks or more")]
+    #[error("a trace of one rank has no communication: use traces of 2 ranks or more")]
     OneRank,
     #[error(
-        "call {number} of rank {rank} of {ranks}, {call}, is not a function of rank and number of ranks that is \
-         known (shift, grid neighbour, tree, butterfly), together with those of the other ranks and sizes; trace \
-         the size itself, or use one trace"
+        "no known function of rank and number of ranks (shift, grid neighbour, tree, butterfly) \
+         fits call {number} of rank {rank} of {ranks}, {call}, and those of the other ranks and \
+         sizes: trace the size itself, or use one trace"
     )]
     NotFound { call: String, number: u32, rank: u32, ranks: u32 },
-    #[error("{ranks} ranks are not possible: 2 or more are needed")]
+    #[error("{ranks} ranks are not possible: at least 2 are required")]
     Ranks { ranks: u64 },
     #[error("{ranks} ranks are not possible: the program uses {grid}")]
     NoGrid { ranks: u64, grid: String },
@@ -156,7 +156,7 @@ impl Sizes {
             let known = model.classes.iter().find(|(class, _)| *class == open.class);
             let name = known.map_or("a call", |(_, known)| call_name(&known.kind));
             assumed.push(format!(
-                "{name}: {} fits the traces as well as {}, which was taken",
+                "{name}: {} fits the traces as well as {}, which is used",
                 open.other.words(),
                 open.taken.words()
             ));
@@ -334,7 +334,7 @@ fn also(best: &Seen, others: &[Seen]) -> Option<String> {
     names.truncate(3);
     (!names.is_empty()).then(|| {
         format!(
-            "the traces also fit {}; {} was taken; a trace of another size can tell",
+            "the traces also fit {}; {} is used; a trace of another size can decide",
             names.join("; "),
             shape_words(best)
         )
@@ -398,8 +398,8 @@ fn found(known: &Known, chosen: &[Function]) -> Option<Found> {
         Bytes::Exact { law, power, .. } => {
             let value = match power {
                 0 => "",
-                1 => ", as n",
-                _ => ", as 1/n",
+                1 => " times n",
+                _ => " divided by n",
             };
             format!("{}{value}", law.words())
         }
@@ -426,9 +426,12 @@ fn doubtful(known: &Known) -> Vec<String> {
     if let Bytes::Exact { only: ranks @ 1.., law, .. } = known.bytes
         && matches!(known.kind, Kind::Message { .. })
     {
-        list.push(format!("{name}: sizes are known at {ranks} ranks only; taken {}", law.words()));
+        list.push(format!(
+            "{name}: sizes are known at {ranks} ranks only; assumed {}",
+            law.words()
+        ));
     } else if let Bytes::Exact { assumed: true, law, .. } = known.bytes {
-        list.push(format!("{name}: sizes follow no known law; taken {}", law.words()));
+        list.push(format!("{name}: sizes fit no known function; assumed {}", law.words()));
     }
     if let (Bytes::Sampled { .. }, Kind::Message { .. } | Kind::Collective { .. }) =
         (known.bytes, &known.kind)
@@ -444,7 +447,7 @@ fn doubtful(known: &Known) -> Vec<String> {
             _ => name.to_owned(),
         };
         list.push(format!(
-            "computation before {what} ({:.1} % of all) follows no known law; taken {}",
+            "computation before {what} ({:.1} % of all) fits no known function; assumed {}",
             100.0 * known.share,
             known.compute.words()
         ));

@@ -218,6 +218,7 @@ fn keys(track: &Track<'_>, groups: &mut Groups) -> Vec<Key> {
             let (mut op, mut neighbours, mut tag) = (None, false, 0);
             match &call.operation {
                 Operation::Regular { op: own, root, .. } => (op, tag) = (Some(*own), *root as i32),
+                Operation::Blocks { op: own, .. } => op = Some(*own),
                 Operation::Rooted { root, .. } => tag = *root as i32,
                 Operation::Messages { reach: Reach::All, .. } => {}
                 Operation::Messages { to: own, from: other, reach: Reach::Neighbours } => {
