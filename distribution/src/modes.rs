@@ -404,24 +404,34 @@ fn mode(sample: &Sample, from: f64, to: f64, inflation: f64, mut stream: Stream)
     let (before, after) = halves(atoms, (first + place).min(atoms.len() - 1));
     let step = 2.0 * before.min(after);
     let wide = (core.1 - core.0).max(step);
-    let low = (core.0 - wide).max(from - step / 2.0);
-    let high = (core.1 + wide).min(to + step / 2.0);
+    let (edge, far_edge) = (from - step / 2.0, to + step / 2.0);
+    let low = (core.0 - wide).max(edge);
+    let high = (core.1 + wide).min(far_edge);
+    // Where the sample ends, the density may fall from its highest value to nothing.
+    let walls = |low: f64, high: f64| {
+        let (min, max) = (sample.min as f64, sample.max as f64 + 1.0);
+        (from <= min && low <= edge, to >= max && high >= far_edge)
+    };
     // Of a normal mode, the narrowest half is 1.349 standard deviations wide.
     let mut smoother = Smoother::new(low, high, step, wide / 1.349, n as f64 / inflation);
+    smoother.walls = walls(low, high);
     smoother.count(own);
     // Once more around the peak: the steep side of a skewed mode is narrower than its half.
     let scale = smoother.steepness().max(wide / 1.349 / 8.0);
     let around = (smoother.peak().0 - 6.0 * scale, smoother.peak().0 + 6.0 * scale);
     let (low, high) = (low.max(around.0), high.min(around.1));
     let mut smoother = Smoother::new(low, high, step, scale, n as f64 / inflation);
+    smoother.walls = walls(low, high);
     smoother.count(own);
+    let within = |place: f64| place.clamp(from, to);
     let (at, height) = smoother.peak();
+    let at = within(at);
     let places = (0..REPLICATES).map(|_| {
         let again = smoother
             .counts
             .iter()
             .map(|&count| (count + (count * inflation).sqrt() * normal(stream.random())).max(0.0));
-        smoother.peak_of(&again.collect::<Vec<f64>>()).0
+        within(smoother.peak_of(&again.collect::<Vec<f64>>()).0)
     });
     let (low_at, high_at) = bootstrap::interval(at, places.collect());
     let all = sample.n() as f64;
@@ -443,6 +453,9 @@ struct Smoother {
     step: f64,
     counts: Vec<f64>,
     kernel: Vec<f64>,
+    /// Nothing is beyond the lower and the upper end: what the kernel puts there is reflected. Otherwise a density
+    /// that is highest at an end would have its peak as far inside as the kernel is wide.
+    walls: (bool, bool),
 }
 
 impl Smoother {
@@ -457,7 +470,8 @@ impl Smoother {
         // Heights are counts per unit of the values.
         let total = bin * (2.0 * kernel.iter().sum::<f64>() - kernel[0]);
         kernel.iter_mut().for_each(|weight| *weight /= total);
-        Smoother { low, bin, step, counts: vec![0.0; Self::BINS], kernel }
+        let counts = vec![0.0; Self::BINS];
+        Smoother { low, bin, step, counts, kernel, walls: (false, false) }
     }
 
     fn count(&mut self, atoms: &[Atom]) {
@@ -473,13 +487,20 @@ impl Smoother {
 
     /// Place and height.
     fn peak_of(&self, counts: &[f64]) -> (f64, f64) {
-        let (place, height) = highest(&smooth(counts, &self.kernel));
-        (self.low + (place + 0.5) * self.bin, height)
+        let (place, height) = highest(&smooth(counts, &self.kernel, self.walls));
+        // The whole of the first or last bin is at the wall.
+        let last = (counts.len() - 1) as f64;
+        let bins = match self.walls {
+            (true, _) if place <= 0.0 => 0.0,
+            (_, true) if place >= last => last + 1.0,
+            _ => place + 0.5,
+        };
+        (self.low + bins * self.bin, height)
     }
 
     /// Standard deviation of a normal peak that is as steep as the steeper side of this one.
     fn steepness(&self) -> f64 {
-        let heights = smooth(&self.counts, &self.kernel);
+        let heights = smooth(&self.counts, &self.kernel, self.walls);
         let (place, height) = highest(&heights);
         let top = (place.round().max(0.0) as usize).min(heights.len() - 1);
         let is_half = |at: &usize| heights[*at] < height / 2.0;
@@ -531,15 +552,27 @@ fn shortest_half(atoms: &[Atom], n: u64) -> (f64, f64) {
     (atoms[best.0].value() as f64, atoms[best.1].value() as f64)
 }
 
-fn smooth(counts: &[f64], kernel: &[f64]) -> Vec<f64> {
+/// What falls beyond a wall is reflected.
+fn smooth(counts: &[f64], kernel: &[f64], walls: (bool, bool)) -> Vec<f64> {
     let mut smooth = vec![0.0; counts.len()];
     for (place, &count) in counts.iter().enumerate().filter(|(_, count)| **count > 0.0) {
         for (distance, weight) in kernel.iter().enumerate() {
-            if distance > 0 && place >= distance {
-                smooth[place - distance] += count * weight;
-            }
-            if let Some(sum) = smooth.get_mut(place + distance) {
-                *sum += count * weight;
+            let below = match place.checked_sub(distance) {
+                Some(below) => Some(below),
+                None if walls.0 => Some(distance - place - 1),
+                None => None,
+            };
+            let above = match place + distance {
+                above if above < counts.len() => Some(above),
+                above if walls.1 => (2 * counts.len() - 1).checked_sub(above),
+                _ => None,
+            };
+            // Itself once.
+            let below = below.filter(|_| distance > 0);
+            for place in [below, above].into_iter().flatten() {
+                if let Some(sum) = smooth.get_mut(place) {
+                    *sum += count * weight;
+                }
             }
         }
     }
@@ -737,6 +770,39 @@ mod tests {
                 let found = find(&sample(n, value), 1.0, 1).modes;
                 assert_eq!(found.len(), 1, "{length}, {n}: {found:?}");
             }
+        }
+    }
+
+    /// Densities that are highest at an end of the sample, and one that is equally high everywhere.
+    #[test]
+    fn a_mode_at_an_end_is_found_there() {
+        for n in [5_000, 50_000, 1_000_000] {
+            let of = |value: &dyn Fn(f64) -> f64| {
+                let modes = find(&sample(n, |i| value(unit(31, i))), 1.0, 3).modes;
+                assert_eq!(modes.len(), 1, "{n}: {modes:?}");
+                let us = |at: f64| at / US;
+                (us(modes[0].at), us(modes[0].ci95.0), us(modes[0].ci95.1))
+            };
+            // The smallest of n values is 1/n of the mean above the end.
+            let near = 10.0 / n as f64 * 8.0;
+            let (at, low, high) = of(&|u| -10.0 * u.ln());
+            assert!(
+                (-1e-6..=near).contains(&low) && at <= 1.0 && high < 2.0,
+                "{n}: {at} {low} {high}"
+            );
+            let (at, low, high) = of(&|u| 1.0 - 2.0 * u.ln());
+            assert!(
+                (1.0..=1.0 + near).contains(&low) && at <= 1.2 && high < 1.4,
+                "{n}: {at} {low} {high}"
+            );
+            let (at, low, high) = of(&|u| 100.0 + 10.0 * u.ln());
+            assert!((100.0 - near..=100.0 + 1e-5).contains(&high), "{n}: {at} {low} {high}");
+            assert!(at >= 99.0 && low > 98.0, "{n}: {at} {low} {high}");
+            let (at, low, high) = of(&|u| 5.0 + u);
+            assert!(
+                5.0 <= low && low <= at && at <= high && high <= 6.0 + 1e-5,
+                "{n}: {low} {high}"
+            );
         }
     }
 }

@@ -152,8 +152,63 @@ pub fn tail(largest: Largest) -> Option<Tail> {
         // By steps of the square root of two.
         wanted = (wanted as f64 * std::f64::consts::SQRT_2).ceil() as usize;
     }
-    found.maxima = maxima(&sorted[..sorted.len().min(most.max(ORDERED))]);
+    found.maxima = ordered(&sorted, n);
     Some(found)
+}
+
+/// The largest of `n` values, one of each cluster, for the lower bound.
+fn ordered(sorted: &[Peak], n: u64) -> Vec<f64> {
+    let most = ((n / RAREST) as usize).min(MOST);
+    maxima(&sorted[..sorted.len().min(most.max(ORDERED))])
+}
+
+/// The largest value of several independent sources in the next `ratio` times the time: nothing exceeds a value if
+/// nothing of any source does. Each source has a tail and, if it is bounded, a cap; `seen` are the values of all of
+/// them together. Never less than what is expected of one of them alone. None without sources.
+pub fn largest_of(
+    sources: &[(Tail, Option<f64>)],
+    seen: Largest,
+    ratio: f64,
+) -> Option<Prediction> {
+    let alone = sources.iter().map(|(tail, cap)| {
+        let cap = cap.unwrap_or(f64::INFINITY);
+        let Prediction { median, lower, upper } = tail.largest(ratio);
+        Prediction { median: median.min(cap), lower: lower.min(cap), upper: upper.min(cap) }
+    });
+    let least = alone.reduce(|a, b| Prediction {
+        median: a.median.max(b.median),
+        lower: a.lower.max(b.lower),
+        upper: a.upper.max(b.upper),
+    })?;
+    let n = seen.n();
+    let mut lower = least.lower.max(bound(&ordered(&seen.peaks(), n), ratio));
+    let none_above = |tail: &Tail, cap: Option<f64>, value: f64| {
+        if cap.is_some_and(|cap| value >= cap) { 1.0 } else { tail.none_above(value, ratio) }
+    };
+    // No quantile of a source is below its threshold.
+    let start = sources.iter().fold(lower, |start, (tail, _)| start.max(tail.threshold));
+    let matter: Vec<&(Tail, Option<f64>)> =
+        sources.iter().filter(|(tail, cap)| none_above(tail, *cap, start) < 1.0 - 1e-9).collect();
+    let together = |value: f64| -> f64 {
+        matter.iter().map(|(tail, cap)| none_above(tail, *cap, value)).product()
+    };
+    let quantile = |probability: f64| {
+        let (mut low, mut high) = (start, start);
+        while together(high) < probability && high < f64::MAX / 2.0 {
+            (low, high) = (high, 2.0 * high);
+        }
+        for _ in 0..40 {
+            let middle = f64::midpoint(low, high);
+            if together(middle) < probability { low = middle } else { high = middle }
+        }
+        high
+    };
+    if ratio > 1.0 / MISSED_BELOW {
+        lower = lower.max(quantile(MISSED_BELOW));
+    }
+    let upper = quantile(1.0 - (MISSED - MISSED_BELOW)).max(least.upper).max(lower);
+    let median = quantile(0.5).max(least.median).clamp(lower, upper);
+    Some(Prediction { median, lower, upper })
 }
 
 impl Tail {
@@ -506,5 +561,36 @@ mod tests {
             let drawn = tail.drawn(0.999_999_999);
             assert!(drawn.scale > 0.0 && tail.drawn(1.0).scale > 0.0);
         }
+    }
+
+    /// The same values from one source, and spread at random over four: the largest is the same. A source that is
+    /// far below the others changes nothing, and one alone is what it is.
+    #[test]
+    fn the_largest_of_several_sources_is_that_of_all_their_values() {
+        let values = sample(0.1, 80_000, 21);
+        let one = tail(largest(values.iter().copied())).unwrap();
+        let (ratio, alone) = (9.0, one.largest(9.0));
+        let again = largest_of(&[(one, None)], largest(values.iter().copied()), ratio).unwrap();
+        for (a, b) in
+            [(alone.median, again.median), (alone.lower, again.lower), (alone.upper, again.upper)]
+        {
+            assert!((a / b - 1.0).abs() < 1e-6, "{alone:?} {again:?}");
+        }
+        let mut parts = vec![Vec::new(); 4];
+        for (at, value) in (0..).zip(&values) {
+            parts[(random::draw(5, at) % 4) as usize].push(*value);
+        }
+        let mut sources: Vec<(Tail, Option<f64>)> =
+            parts.into_iter().map(|part| (tail(largest(part)).unwrap(), None)).collect();
+        let apart = largest_of(&sources, largest(values.iter().copied()), ratio).unwrap();
+        assert!((apart.median / alone.median - 1.0).abs() < 0.25, "{alone:?} {apart:?}");
+        for (source, _) in &sources {
+            let found = source.largest(ratio);
+            assert!(found.median <= apart.median && found.upper <= apart.upper, "{found:?}");
+        }
+        let small = sample(0.0, 1_000, 22).iter().map(|value| value / 1e6).collect::<Vec<_>>();
+        sources.push((tail(largest(small)).unwrap(), Some(1e-3)));
+        assert_eq!(largest_of(&sources, largest(values), ratio), Some(apart));
+        assert_eq!(largest_of(&[], Largest::default(), ratio), None);
     }
 }

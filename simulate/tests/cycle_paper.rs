@@ -1,7 +1,10 @@
 //! Claims of the study of redundant exchanges, at sizes affordable in a test; `cargo xtask validate`
 //! covers the 8 Mi ranks of its figures.
 
-use simulate::cycle::{Case, Config, end_of_case, run};
+use simulate::{
+    cycle::{Case, Config, end_of_case, ends_under, run, share_by_cycle},
+    noise::Noise,
+};
 
 const MS: i64 = 1_000_000_000;
 
@@ -97,4 +100,18 @@ fn progress_adds_up_to_the_cycles_of_all_cases() {
     };
     run(&experiment(0, 64, 5), Some(&tell)).unwrap();
     assert_eq!(told.into_inner(), 3 * 5 * 10);
+}
+
+/// Noise without detours takes the place of the periodic one, as any other does.
+#[test]
+fn no_noise_is_a_noise() {
+    let noisy = experiment(0, 64, 3);
+    let quiet = Config { duration: 0, ..noisy.clone() };
+    let none = Noise::none();
+    let found = share_by_cycle(&noisy, Some(&none), &[5, 10], 0..3, None).unwrap();
+    assert_eq!(found, share_by_cycle(&quiet, None, &[5, 10], 0..3, None).unwrap());
+    for case in Case::ALL {
+        let found = ends_under(&noisy, &none, 1, case).unwrap();
+        assert_eq!(found, end_of_case(&quiet, 1, case).unwrap());
+    }
 }

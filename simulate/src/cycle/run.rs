@@ -61,6 +61,9 @@ pub fn share_by_cycle(
     runs: Range<u64>,
     progress: Option<&(dyn Fn(u64) + Sync)>,
 ) -> Result<Vec<CycleResult>, CycleError> {
+    if noise.is_some_and(Noise::is_none) {
+        return share_by_cycle(&quiet(config), None, counts, runs, progress);
+    }
     let plan = config.checked()?;
     let one = |run: u64| match noise {
         None => three_cases(&plan, counts, config.seed, run, progress),
@@ -81,6 +84,11 @@ pub fn share_by_cycle(
     let after = |count: usize| runs.iter().filter_map(|run| run.get(count).copied()).collect();
     let result = |(count, &cycles)| CycleResult { ranks: config.ranks, cycles, runs: after(count) };
     Ok(counts.iter().enumerate().map(result).collect())
+}
+
+/// Without noise.
+fn quiet(config: &Config) -> Config {
+    Config { duration: 0, ..config.clone() }
 }
 
 /// One run in each case, after each of these numbers of cycles.
@@ -119,6 +127,9 @@ pub fn ends_under(
     run: u64,
     case: Case,
 ) -> Result<Vec<i64>, CycleError> {
+    if noise.is_none() {
+        return end_of_case(&quiet(config), run, case);
+    }
     let failed = OnceLock::new();
     let recorded = Recorded { run: noise.run(config.seed, run), failed: &failed };
     let ends = ends(&config.checked()?.under(recorded), config.seed, run, case);
