@@ -6,7 +6,7 @@ use trace::{Class, ProcessKey};
 
 use crate::{
     advice::{Need, Remedy},
-    load::{Load, is_of_the_node},
+    load::{Busy, Load, is_of_the_node},
     whatif::OfProcess,
 };
 
@@ -57,22 +57,28 @@ impl Action {
 }
 
 /// The actions for processes in the order of their gains. The interval has to lie above zero: a gain that
-/// may be none is not worth a risk. Load is nothing to switch off.
-pub fn choose(processes: &[OfProcess], load: &Load, ranks: u64) -> Vec<Action> {
+/// may be none is not worth a risk. Load is nothing to switch off: what is left out for that is in `load`
+/// afterwards.
+pub fn choose(processes: &[OfProcess], load: &mut Load, ranks: u64) -> Vec<Action> {
     let mut actions: Vec<Action> = Vec::new();
     for process in processes {
         let change = &process.answer.removed;
         // What no kernel event explains has no switch on this node, and what has no name no command.
         let nameless =
             process.process.trim().is_empty() || PLACEHOLDERS.contains(&&*process.process);
-        // Load is not noise.
-        let is_load = process.class == Class::Thread
-            && !process.program
-            && !(load.busy_left_out && is_of_the_node(process.unit.as_deref()))
-            && process.busiest_cpu_pct >= LOAD_PCT;
+        // Load is not noise. What a program's thread lost of the time it wanted to run may be little of the CPU's.
+        let left_out = load.busy_left_out && is_of_the_node(process.unit.as_deref());
+        let is_exempt = load.of_program || process.program || left_out;
+        let takes_much = !is_exempt && process.busiest_cpu_pct >= LOAD_PCT;
+        let is_load = process.class == Class::Thread && (load.is(&process.process) || takes_much);
         let outside = process.class == Class::OutsideKernel;
-        if !change.is_worthwhile() || process.own || process.init || nameless || outside || is_load
-        {
+        if !change.is_worthwhile() || process.own || process.init || nameless || outside {
+            continue;
+        }
+        if is_load {
+            if !load.is(&process.process) {
+                load.busy.push(Busy::new(&process.process, process.busiest_cpu_pct));
+            }
             continue;
         }
         let Some((remedy, command, further)) = process.advice.iter().find_map(with_command) else {
@@ -100,9 +106,7 @@ pub fn choose(processes: &[OfProcess], load: &Load, ranks: u64) -> Vec<Action> {
                 ranks,
                 detours: process.detours,
             };
-            if !load.has(&action) {
-                actions.push(action);
-            }
+            actions.push(action);
         }
     }
     actions

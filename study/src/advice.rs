@@ -81,6 +81,8 @@ struct Entry {
     name: Option<OneOrMore<String>>,
     unit: Option<OneOrMore<String>>,
     except_unit: Option<OneOrMore<String>>,
+    detail: Option<OneOrMore<String>>,
+    policy: Option<OneOrMore<String>>,
     #[serde(default)]
     program: bool,
     remedy: Vec<Remedy>,
@@ -118,8 +120,10 @@ pub struct AdvisedSource<'a> {
     /// The first few process IDs seen.
     pub pids: &'a [u32],
     pub unit: Option<&'a str>,
-    /// As in the report; contains the number of an interrupt.
+    /// As in the report; contains the number of an interrupt, or where a cgroup's quota is set.
     pub detail: Option<&'a str>,
+    /// Scheduling policy and priority of a process that is load. None for noise, however it is scheduled.
+    pub policy: Option<&'a str>,
     /// The recorded program itself.
     pub program: bool,
 }
@@ -210,15 +214,24 @@ impl Remedies {
                 name: source.map_or(row.name.as_str(), Source::switched_off_by),
                 pids: source.map_or(&[], |source| &source.pids),
                 unit: row.unit.as_deref(),
-                detail: row.detail.as_deref(),
+                // As recorded: that of the row has counts.
+                detail: source.map_or(row.detail.as_deref(), |source| source.detail.as_deref()),
+                policy: None,
                 program: source.is_some_and(|source| source.program),
             };
             advice.remedies(&subject, &place)
         };
         let of_outside = |row: &OutsideRow| {
             let (class, name) = (Class::OutsideKernel, row.class.as_str());
-            let subject =
-                AdvisedSource { class, name, pids: &[], unit: None, detail: None, program: false };
+            let subject = AdvisedSource {
+                class,
+                name,
+                pids: &[],
+                unit: None,
+                detail: None,
+                policy: None,
+                program: false,
+            };
             advice.remedies(&subject, &place)
         };
         Ok(Remedies {
@@ -233,10 +246,18 @@ impl Entry {
         let unit = |patterns: &OneOrMore<String>| {
             subject.unit.is_some_and(|unit| patterns.any(|pattern| glob(pattern, unit)))
         };
+        let is = |patterns: &Option<OneOrMore<String>>, text: Option<&str>| {
+            let found = |patterns: &OneOrMore<String>| {
+                text.is_some_and(|text| patterns.any(|pattern| glob(pattern, text)))
+            };
+            patterns.as_ref().is_none_or(found)
+        };
         self.class.any(|class| *class == subject.class)
             && self.name.as_ref().is_none_or(|names| names.any(|name| glob(name, subject.name)))
             && self.unit.as_ref().is_none_or(unit)
             && !self.except_unit.as_ref().is_some_and(unit)
+            && is(&self.detail, subject.detail)
+            && is(&self.policy, subject.policy)
             && (subject.program || !self.program)
     }
 }
@@ -322,6 +343,8 @@ fn fill(line: &str, subject: &AdvisedSource<'_>, place: &Place) -> String {
         ("{pids}", known_pids(subject.pids)),
         ("{unit}", known(subject.unit.unwrap_or_default(), "UNIT")),
         ("{irq}", known(irq.unwrap_or_default(), "N")),
+        ("{cgroup}", known(&cgroup(subject), "CGROUP")),
+        ("{policy_options}", policy_options(subject.policy.unwrap_or_default())),
         ("{cpus}", of_split(&|split| cpulist::format(&split.job), "CPUS")),
         ("{housekeeping}", of_split(&|split| cpulist::format(&split.housekeeping), "HOUSEKEEPING")),
         ("{housekeeping_mask}", of_split(&|split| place::mask(&split.housekeeping), "MASK")),
@@ -343,6 +366,24 @@ fn fill(line: &str, subject: &AdvisedSource<'_>, place: &Place) -> String {
         }
     }
     filled + rest
+}
+
+/// The directory of a cgroup: below the mount point of the CPU controller, if the detail says where that is.
+fn cgroup(subject: &AdvisedSource<'_>) -> String {
+    let mount = subject.detail.and_then(|detail| detail.split_once(CGROUP_AT));
+    let mount = mount.map_or("/sys/fs/cgroup", |(_, mount)| mount);
+    subject.unit.map_or_else(String::new, |unit| format!("{}{unit}", mount.trim_end_matches('/')))
+}
+
+/// What precedes the mount point in the detail of an exhausted quota: `cgroup v1 at /sys/fs/cgroup/cpu`.
+const CGROUP_AT: &str = " at ";
+
+/// The options of chrt for a policy: `--fifo 40` for `SCHED_FIFO 40`, its priority last.
+fn policy_options(policy: &str) -> String {
+    let mut words = policy.split_whitespace();
+    let name = words.next().and_then(|word| word.strip_prefix("SCHED_")).unwrap_or("POLICY");
+    let priority = words.next().filter(|word| word.parse::<u32>().is_ok()).unwrap_or("PRIORITY");
+    format!("--{} --pid {priority}", name.to_ascii_lowercase())
 }
 
 fn known_pids(pids: &[u32]) -> String {
@@ -380,7 +421,7 @@ mod tests {
     use super::*;
 
     fn subject<'a>(class: Class, name: &'a str, unit: Option<&'a str>) -> AdvisedSource<'a> {
-        AdvisedSource { class, name, pids: &[], unit, detail: None, program: false }
+        AdvisedSource { class, name, pids: &[], unit, detail: None, policy: None, program: false }
     }
 
     fn place() -> Place {
@@ -474,6 +515,45 @@ mod tests {
         assert!(run.contains("pkill -x '[-]9'"), "{run}");
         let nowhere = advice.remedies(&subject(Class::Timer, "tick", None), &Place::default());
         assert!(nowhere[0].run[0].contains("nohz_full=CPUS"));
+    }
+
+    /// The files differ between the versions, and so does the place of a cgroup.
+    #[test]
+    fn a_quota_is_raised_where_the_hierarchy_has_it() {
+        let advice = Advice::built_in().unwrap();
+        let run = |detail| {
+            let quota = subject(Class::Throttled, "CPU quota", Some("/aud14"));
+            runs(&advice, &AdvisedSource { detail, ..quota })
+        };
+        let v1 = run(Some("cgroup v1 at /sys/fs/cgroup/cpu"));
+        assert!(v1.contains("echo -1 > /sys/fs/cgroup/cpu/aud14/cpu.cfs_quota_us"), "{v1}");
+        assert!(!v1.contains("cpu.max"), "{v1}");
+        let v2 = run(Some("cgroup v2 at /sys/fs/cgroup"));
+        assert!(v2.contains("echo max > /sys/fs/cgroup/aud14/cpu.max"), "{v2}");
+        assert!(!v2.contains("cfs_quota"), "{v2}");
+        // An old recording does not say which.
+        let old = run(None);
+        assert!(old.contains("cpu.max") && old.contains("cgroup v1: echo -1 > "), "{old}");
+    }
+
+    /// A real-time process that takes a CPU is not stopped like a daemon; one that is noise is.
+    #[test]
+    fn a_real_time_load_has_a_remedy_of_its_own() {
+        let advice = Advice::built_in().unwrap();
+        let pids = [77, 78];
+        let of = |policy| {
+            let burn = subject(Class::Thread, "burn", None);
+            let subject = AdvisedSource { pids: &pids, policy, ..burn };
+            advice.remedies(&subject, &Place::default())
+        };
+        let ordinary = of(Some("SCHED_FIFO 40"));
+        let ordinary = ordinary.iter().find(|remedy| remedy.what.contains("ordinary policy"));
+        let ordinary = ordinary.expect("a remedy");
+        assert_eq!(ordinary.run, ["for p in 77 78; do chrt --all-tasks --other --pid 0 $p; done"]);
+        assert_eq!(ordinary.undo, "for p in 77 78; do chrt --all-tasks --fifo --pid 40 $p; done");
+        for policy in [None, Some("SCHED_OTHER nice 0")] {
+            assert_eq!(of(policy)[0].run, ["pkill -x burn"]);
+        }
     }
 
     /// Whatever the unit: shells, package managers, editors, compilers and launchers are neither killed nor

@@ -32,7 +32,8 @@ use trace::{Lane, LaneId};
 use crate::{
     blame::{self, Blame},
     collective::{self, KneeKeys, SeriesKnee, knees},
-    hypotheses::{self, Change, Question, Tried},
+    error::{in_words, was_stopped},
+    hypotheses::{self, CannotEnd, Change, Question, Refused, Tried},
     network,
     noise::{self, Loaded, requires_noise},
     open,
@@ -54,7 +55,7 @@ pub struct Source {
     pub dirs: Vec<PathBuf>,
     /// Algorithms of collectives.
     pub rules: Rules,
-    /// Receives from any source and with any tag take what they took in the trace.
+    /// Wildcard receives match the traced message.
     pub as_traced: bool,
     /// Waits for one or some of several requests, and tests, keep the traced order.
     pub deterministic: bool,
@@ -134,6 +135,9 @@ pub struct Sweep {
     pub knees: Vec<SeriesKnee>,
     /// What each `--if` changes, the largest gain first at each rank count.
     pub hypotheses: Vec<Tried>,
+    /// What `--if auto` did not try, because the program could not end.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub refused: Vec<Refused>,
     /// How the time without noise depends on the network, if asked for.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub sensitivities: Vec<AtRanks>,
@@ -324,7 +328,7 @@ impl Sweep {
         let identity_error_pct = identity_s.filter(|_| about.traced_s > 0.0).map(error);
         let knees = knees(&points);
         let knee = knees.first().map_or(KneeKeys::default(), |first| first.knee);
-        let (hypotheses, sensitivities) = (Vec::new(), Vec::new());
+        let (hypotheses, refused, sensitivities) = (Vec::new(), Vec::new(), Vec::new());
         Sweep {
             about,
             identity_s,
@@ -333,6 +337,7 @@ impl Sweep {
             knee,
             knees,
             hypotheses,
+            refused,
             sensitivities,
         }
     }
@@ -451,7 +456,7 @@ impl Source {
         let mut all =
             self.dirs.iter().map(|dir| self.read(dir, threads)).collect::<Result<Vec<Read>>>()?;
         all.sort_by_key(|read| read.application.ranks());
-        let Some(mut largest) = all.pop() else { bail!("no directory of a trace") };
+        let Some(mut largest) = all.pop() else { bail!("no trace directory") };
         if all.is_empty() {
             return Ok(largest);
         }
@@ -506,7 +511,7 @@ impl Source {
         Ok(application.schedule(&self.plan(application, ranks, net, with_taken)?)?)
     }
 
-    fn plan<'a>(
+    pub(crate) fn plan<'a>(
         &'a self,
         application: &Application,
         ranks: u64,
@@ -528,7 +533,7 @@ fn assumptions(application: &Application) -> Vec<String> {
     let mut remarks = Vec::new();
     if assumed.one_sided > 0 {
         let calls = count(assumed.one_sided, "one-sided call counts", "one-sided calls count");
-        remarks.push(format!("{calls} as computation: what they wait for is not simulated"));
+        remarks.push(format!("{calls} as computation: waits in them are not simulated"));
     }
     if assumed.file > 0 {
         remarks.push(format!(
@@ -539,13 +544,14 @@ fn assumptions(application: &Application) -> Vec<String> {
     if assumed.overlapping > 0 {
         let calls = count(assumed.overlapping, "call overlaps", "calls overlap");
         remarks.push(format!(
-            "{calls} with one of another thread of the rank: simulated one after the other"
+            "{calls} with a call of another thread of the rank: simulated one after the other"
         ));
     }
     if assumed.fixed_tags > 0 {
         let receives = count(assumed.fixed_tags, "receive", "receives");
         remarks.push(format!(
-            "{receives} with MPI_ANY_TAG take the traced tag: wildcards are kept on one communicator only"
+            "{receives} with MPI_ANY_TAG use the traced tag: wildcards are kept on one \
+             communicator only"
         ));
     }
     if assumed.kept_choices > 0 {
@@ -555,13 +561,13 @@ fn assumptions(application: &Application) -> Vec<String> {
     if assumed.unknown_sizes > 0 {
         let calls = count(assumed.unknown_sizes, "collective", "collectives");
         remarks.push(format!(
-            "{calls} with a size for each peer: the sizes are not in the trace, taken as equal"
+            "{calls} with a size for each peer: the sizes are not in the trace, assumed equal"
         ));
     }
     if assumed.off_ns > 0 {
         let s = assumed.off_ns as f64 / 1e9;
         remarks.push(format!(
-            "recording was switched off for {s:.3} s in total, taken as computation"
+            "recording was switched off for {s:.3} s in total, counted as computation"
         ));
     }
     remarks
@@ -648,10 +654,7 @@ impl Recorded {
         }
         let lost = reader.trailer().map_or(0, |trailer| trailer.lost.records);
         if lost > 0 {
-            remarks.push(format!(
-                "{} lost {lost} records: less is known to be taken than was",
-                named()
-            ));
+            remarks.push(format!("{} lost {lost} records: noise is underestimated", named()));
         }
         Ok(())
     }
@@ -683,10 +686,12 @@ pub fn simulate(request: &Request, work: &Work<'_>) -> Result<Sweep> {
         None => Finished::nowhere(),
     };
     let identity = simulation.identity()?;
+    simulation.check()?;
     let (points, runs) = simulation.points(&mut finished)?;
-    let hypotheses = simulation.hypotheses(&runs)?;
+    let (hypotheses, refused) = simulation.hypotheses(&runs)?;
     let sensitivities = if request.sensitivity { simulation.sensitivities()? } else { Vec::new() };
-    Ok(Sweep { hypotheses, sensitivities, ..Sweep::of(simulation.about(), identity, points) })
+    let sweep = Sweep::of(simulation.about(), identity, points);
+    Ok(Sweep { hypotheses, refused, sensitivities, ..sweep })
 }
 
 /// Simulates one shard of the runs.
@@ -732,6 +737,21 @@ struct World<'w> {
     sources: &'w Sources,
 }
 
+/// A program and what it meets, changed.
+struct Changed {
+    source: Source,
+    /// None if the program is as before.
+    application: Option<Application>,
+    noise: noise::Request,
+    /// How many times faster the network is.
+    scale: f64,
+    notes: Vec<String>,
+}
+
+fn asked_by(text: &str) -> String {
+    format!("--if '{text}'")
+}
+
 /// The first run of a program, explained.
 #[derive(Clone)]
 struct Explained {
@@ -774,6 +794,9 @@ impl<'a> Simulation<'a> {
         if request.blame && request.net_local.is_some() {
             bail!("--blame requires one network: omit it, or --net-local");
         }
+        if request.sensitivity && request.net_local.is_some() {
+            bail!("--sensitivity follows one network: omit it, or --net-local");
+        }
         let variation = request.latency.as_ref().map(variation::Request::load).transpose()?;
         program.remarks.iter().for_each(|remark| work.watch.remark(remark));
         let rules = event::Options {
@@ -802,32 +825,96 @@ impl<'a> Simulation<'a> {
         self.work.fits(&schedule, self.rules.model)?;
         let silent = Noise::none();
         let ended = event::run(&schedule, &self.request.net, &self.rules, &silent.run(0, 0));
-        let ended =
-            ended.map_err(|error| self.with_calls(self.stuck(error), self.own(), true, None))?;
+        let ended = ended.map_err(|error| {
+            let (source, application) = (&self.request.source, &self.program.application);
+            self.with_calls(self.stuck(error), source, application, self.own(), true)
+        })?;
         Ok(Some(ended.max()))
     }
 
-    /// Adds to the error of a run which MPI calls it is about.
+    /// The error of a run in the calls of the program, or with those that it is about.
     fn with_calls(
         &self,
         error: anyhow::Error,
+        source: &Source,
+        application: &Application,
         ranks: u64,
         with_taken: bool,
-        only: Option<Only>,
     ) -> anyhow::Error {
-        let Request { source, net, .. } = self.request;
-        let Ok(application) = self.program.at(ranks) else { return error };
-        let Ok(copies) = application.copies(ranks) else { return error };
-        let (rules, net) = (&source.rules, Some(net));
-        let plan = Plan { copies, rules, only, with_taken, net };
-        let calls = match error.downcast_ref::<EventError>() {
-            Some(event) => application.calls_of(&plan, event),
-            None => Vec::new(),
-        };
+        let net = Some(&self.request.net);
+        let Ok(plan) = source.plan(application, ranks, net, with_taken) else { return error };
+        let Some(event) = error.downcast_ref::<EventError>() else { return error };
+        if let Some(why) = application.why_stuck(&plan, event) {
+            return anyhow::Error::new(CannotEnd(why))
+                .context(format!("cannot simulate {}", self.request.source.named()));
+        }
+        let calls = application.calls_of(&plan, event);
         match calls.is_empty() {
             true => error,
             false => error.context(format!("at {}", calls.join("; "))),
         }
+    }
+
+    /// Runs a program once, as large as it was traced and without noise.
+    fn ends(&self, source: &Source, application: &Application) -> Result<()> {
+        let ranks = u64::from(application.ranks());
+        let net = &self.request.net;
+        let schedule = source.schedule(application, ranks, Some(net), false)?;
+        self.work.fits(&schedule, self.rules.model)?;
+        let ended = event::run(&schedule, net, &self.rules, &Noise::none().run(0, 0));
+        match ended {
+            Ok(_) => Ok(()),
+            Err(error) => {
+                Err(self.with_calls(self.stuck(error), source, application, ranks, false))
+            }
+        }
+    }
+
+    /// Refuses questions without an answer before anything is simulated for long. Those of `auto` are not asked
+    /// for by name: they are left out.
+    fn check(&self) -> Result<()> {
+        let own = &self.program.application;
+        for question in &self.request.questions {
+            if !matches!(question.change, Change::Program(_) | Change::Map(_)) {
+                continue;
+            }
+            self.work.watch.now(&format!("checking if {}", question.text));
+            let named = || asked_by(&question.text);
+            let changed = self.changed(own, std::slice::from_ref(question)).with_context(named)?;
+            let Changed { source, application, .. } = &changed;
+            let Err(error) = self.ends(source, application.as_ref().unwrap_or(own)) else {
+                continue;
+            };
+            // Then the change is not the reason.
+            self.ends(&self.first(), own)?;
+            return Err(error.context(named()));
+        }
+        Ok(())
+    }
+
+    /// The program and what it meets with these changes.
+    fn changed(&self, own: &Application, changes: &[Question]) -> Result<Changed> {
+        let mut changed = Changed {
+            source: self.first(),
+            application: None,
+            noise: self.noise.clone(),
+            scale: 1.0,
+            notes: Vec::new(),
+        };
+        for Question { change, .. } in changes {
+            match change {
+                Change::Auto => {}
+                Change::Program(hypothesis) => {
+                    let before = changed.application.as_ref().unwrap_or(own);
+                    changed.notes.extend(hypotheses::note(before, hypothesis));
+                    changed.application = Some(before.under(hypothesis)?);
+                }
+                Change::Map(rules) => changed.source.rules = rules.over(&changed.source.rules),
+                Change::NetScale(factor) => changed.scale *= factor,
+                Change::Without(name) => changed.noise.without.push(name.clone()),
+            }
+        }
+        Ok(changed)
     }
 
     fn stuck(&self, error: EventError) -> anyhow::Error {
@@ -914,7 +1001,7 @@ impl<'a> Simulation<'a> {
         let whole = !matches!(ready, Ready::Segments(_));
         let noiseless =
             self.times(&ready, &params, &silent, &once, 0..1).map_err(|error| match whole {
-                true => self.with_calls(error, ranks, false, part.only()),
+                true => self.with_calls(error, source, application, ranks, false),
                 false => error,
             })?;
         let begin = Instant::now();
@@ -1016,6 +1103,7 @@ impl<'a> Simulation<'a> {
                 Some(&self.request.net),
                 false,
             )?;
+            blame::fits("--sensitivity", &schedule, self.rules.model, self.work.memory())?;
             let found = sensitivity::of(&schedule, &self.request.net, &self.rules);
             let parameters = found.map_err(|error| self.stuck(error))?;
             Ok(AtRanks { ranks, parameters, noise: self.to_noise(&schedule)? })
@@ -1025,7 +1113,7 @@ impl<'a> Simulation<'a> {
 
     /// How the time under noise depends on its sources.
     fn to_noise(&self, schedule: &Schedule) -> Result<Vec<NoiseSensitivity>> {
-        if self.loaded.noise.is_none() || self.request.net_local.is_some() {
+        if self.loaded.noise.is_none() {
             return Ok(Vec::new());
         }
         blame::check(schedule, self.rules.model, self.work.memory())?;
@@ -1039,16 +1127,21 @@ impl<'a> Simulation<'a> {
     }
 
     /// What the changes gain, paired run by run with the points of the first series.
-    fn hypotheses(&mut self, points: &[Runs]) -> Result<Vec<Tried>> {
+    fn hypotheses(&mut self, points: &[Runs]) -> Result<(Vec<Tried>, Vec<Refused>)> {
         let mut questions: Vec<Question> = Vec::new();
+        // Positions of the questions of `auto`.
+        let mut of_auto = 0..0;
         for question in &self.request.questions {
             match question.change {
+                Change::Auto if !of_auto.is_empty() => {}
                 Change::Auto => {
                     let names = hypotheses::names(&self.loaded.sources);
                     let rules = &self.request.source.rules;
                     let ranks = self.ranks().into_iter().max().unwrap_or(1);
                     let application = &self.program.application;
+                    of_auto.start = questions.len();
                     questions.extend(hypotheses::auto(application, rules, &names, ranks)?);
+                    of_auto.end = questions.len();
                 }
                 _ => questions.push(question.clone()),
             }
@@ -1056,9 +1149,9 @@ impl<'a> Simulation<'a> {
         let together = self.request.questions.len() > 1
             && !self.request.questions.iter().any(|question| question.change == Change::Auto);
         let Some(first) = points.first().map(|point| point.series.clone()) else {
-            return Ok(Vec::new());
+            return Ok((Vec::new(), Vec::new()));
         };
-        let mut effects = Vec::new();
+        let (mut effects, mut refused) = (Vec::new(), Vec::new());
         for base in points.iter().filter(|point| point.series == first) {
             let mut of_point = Vec::new();
             let before = match questions.is_empty() {
@@ -1068,23 +1161,38 @@ impl<'a> Simulation<'a> {
             let asked = |text: &str, changes: &[Question]| {
                 self.effect(base, before.as_ref(), text, changes, questions.len())
             };
-            for question in &questions {
-                of_point.push(asked(&question.text, std::slice::from_ref(question))?);
+            for (place, question) in questions.iter().enumerate() {
+                let Question { text, .. } = question;
+                match asked(text, std::slice::from_ref(question)) {
+                    Ok(effect) => of_point.push(effect),
+                    // The other answers do not depend on it.
+                    Err(error) if of_auto.contains(&place) && !was_stopped(&error) => {
+                        let reason = match error.downcast_ref::<CannotEnd>() {
+                            Some(CannotEnd(why)) => why.clone(),
+                            None => in_words(&error),
+                        };
+                        refused.push(Refused { text: text.clone(), ranks: base.ranks, reason });
+                    }
+                    Err(error) => return Err(error.context(asked_by(text))),
+                }
             }
             of_point.sort_by(|a, b| b.gain_pct.total_cmp(&a.gain_pct));
             if together {
                 // One change may remove what another one is about.
                 match asked("all together", &questions) {
                     Ok(effect) => of_point.push(effect),
-                    Err(error) if error.is::<application::HypothesisError>() => {
-                        self.work.watch.remark(&format!("not tried together: {error:#}"));
+                    Err(error)
+                        if error.is::<application::HypothesisError>()
+                            || error.is::<CannotEnd>() =>
+                    {
+                        self.work.watch.remark(&format!("cannot combine all changes: {error:#}"));
                     }
-                    Err(error) => return Err(error),
+                    Err(error) => return Err(error.context("all together")),
                 }
             }
             effects.extend(of_point);
         }
-        Ok(effects)
+        Ok((effects, refused))
     }
 
     /// The program of the first series.
@@ -1152,31 +1260,17 @@ impl<'a> Simulation<'a> {
         questions: usize,
     ) -> Result<Tried> {
         self.work.watch.now(&format!("{} ranks, if {text}", base.ranks));
-        let named = || format!("--if '{text}'");
-        let mut source = self.first();
         let own = self.program.at(base.ranks)?;
-        let mut noise = self.noise.clone();
-        let mut scale = base.series.net_scale;
-        let mut changed: Option<Application> = None;
-        for Question { change, .. } in changes {
-            match change {
-                Change::Auto => {}
-                Change::Program(hypothesis) => {
-                    let before = changed.as_ref().unwrap_or(&own);
-                    changed = Some(before.under(hypothesis).with_context(named)?);
-                }
-                Change::Map(rules) => source.rules = rules.over(&source.rules),
-                Change::NetScale(factor) => scale *= factor,
-                Change::Without(name) => noise.without.push(name.clone()),
-            }
-        }
+        let Changed { source, application: changed, noise, scale, notes } =
+            self.changed(&own, changes)?;
+        let scale = base.series.net_scale * scale;
         let application = changed.as_ref().unwrap_or(&own);
         let params = self.request.net.scaled(scale)?;
         let without = match noise.without.len() == self.noise.without.len() {
             true => None,
             false => {
                 let quietly = self.quietly();
-                Some(noise.load_for(&quietly, Model::default(), true).with_context(named)?)
+                Some(noise.load_for(&quietly, Model::default(), true)?)
             }
         };
         let loaded = without.as_ref().unwrap_or(&self.loaded);
@@ -1206,7 +1300,7 @@ impl<'a> Simulation<'a> {
                 };
                 anyhow::Ok((times, after))
             })
-            .with_context(named)?,
+            .map_err(|error| self.unanswered(error, &source, application))?,
         };
         let gain = whatif::compare(&base.times_ps, &times, self.work.seed)?;
         Ok(Tried {
@@ -1222,7 +1316,25 @@ impl<'a> Simulation<'a> {
             critical: after.as_ref().map(|after| states::path_in_words(&after.path)),
             path_after: after.as_ref().map(|after| after.path.clone()).unwrap_or_default(),
             waits_after: after.map(|after| after.waits),
+            note: (!notes.is_empty()).then(|| notes.join("; ")),
         })
+    }
+
+    /// Why a changed program has no time.
+    fn unanswered(
+        &self,
+        error: anyhow::Error,
+        source: &Source,
+        application: &Application,
+    ) -> anyhow::Error {
+        if !error.is::<EventError>() {
+            return error;
+        }
+        // The operations of segments are not those of the program, which ends at no size if it does not at its own.
+        match self.ends(source, application) {
+            Err(own) if own.is::<CannotEnd>() => own,
+            _ => error,
+        }
     }
 
     /// Remarks about the noise have been made.

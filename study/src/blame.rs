@@ -154,11 +154,16 @@ impl<T> Parts<T> {
 
 /// Rejects a schedule that would not fit in memory.
 pub fn check(schedule: &Schedule, rules: Rules, memory: u64) -> Result<()> {
+    fits("--blame", schedule, rules, memory)
+}
+
+/// The same for another option that needs the log of a run.
+pub fn fits(option: &str, schedule: &Schedule, rules: Rules, memory: u64) -> Result<()> {
     let needed = event::run_memory(schedule, rules) + Log::memory(schedule.operations());
     if needed > memory {
         bail!(
-            "--blame for a run of {} operations needs {} MB of memory, {} MB available: simulate \
-             fewer ranks, or omit --blame",
+            "{option} for a run of {} operations needs {} MB of memory, {} MB available: simulate \
+             fewer ranks, or omit {option}",
             schedule.operations(),
             needed >> 20,
             memory >> 20

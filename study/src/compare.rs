@@ -14,7 +14,7 @@ use simulate::{
 
 use crate::{
     action::Action,
-    advice::Advice,
+    advice::{Advice, Place},
     decision,
     error::{self, in_words},
     load::Load,
@@ -160,7 +160,10 @@ pub fn compare(
     let (mut before, after) = (Before::open(before)?, open::open(after)?);
     let mut compared = compare_with(&mut before, &after, workload, request, work)?;
     let Some(advice) = advice else { return Ok(compared) };
-    let load = |reader: &AnyReader| Load::of_recording(reader, &request.exclude);
+    let load = |reader: &AnyReader| {
+        let place = Place::of_recording(reader.manifest());
+        Load::of_recording(reader, &request.exclude).advised(advice, &place)
+    };
     let load = Loads { before: load(before.reader()), after: load(&after) };
     if let Some(projection) = &compared.projected {
         let side = (&after, &compared.comparison.compared.after);

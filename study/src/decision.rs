@@ -9,8 +9,8 @@ use serde::Serialize;
 use trace::Class;
 
 use crate::{
-    action::Action,
-    advice::Advice,
+    action::{Action, FEW_DETOURS},
+    advice::{Advice, Place},
     error::{self, in_words},
     load::Load,
     longest::Longest,
@@ -60,8 +60,32 @@ pub struct Decision {
     pub not_simulated: Option<String>,
     #[serde(flatten)]
     pub load: Load,
+    /// What costs the job most, if it was seen so rarely that chance decides. Null otherwise.
+    pub rests_on: Option<RestsOn>,
     /// About the simulation.
     pub job_remarks: Vec<String>,
+    /// The one of them that the recording supports fewer ranks.
+    #[serde(skip)]
+    pub unsupported: Option<String>,
+}
+
+/// A process or source that most of the job's loss is due to.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct RestsOn {
+    pub process: String,
+    pub class: Class,
+    /// How many detours of the recording it is part of.
+    pub detours: u64,
+}
+
+/// What costs most, if it was seen rarely.
+fn rests_on(processes: &[whatif::OfProcess]) -> Option<RestsOn> {
+    let first = processes.first().filter(|first| first.answer.removed.is_worthwhile())?;
+    (first.detours < FEW_DETOURS).then(|| RestsOn {
+        process: first.process.clone(),
+        class: first.class,
+        detours: first.detours,
+    })
 }
 
 /// What costs the job something, and cannot be switched off.
@@ -102,10 +126,16 @@ pub fn decide(
         Recorded::new(reader).excluded(&request.exclude)?;
     }
     let load = Load::of(&summary, &request.exclude);
+    let load = load.advised(advice, &Place::of_recording(reader.manifest()));
+    // Beside a load that counts as noise, no gain is known, and what took so much takes long to simulate.
+    let further = match load.is_counted() {
+        true => whatif::Further::OnlyTheJob,
+        false => whatif::Further::Nothing,
+    };
     let mut decision = Decision { load, ..Decision::default() };
     let asked = match too_large(reader) {
         Some(why) => Err(why),
-        None => match ask(reader, request, &decision.load, advice, work) {
+        None => match ask_of(reader, request, (&decision.load, further), advice, work) {
             Err(error) if error::was_stopped(&error) => return Err(error),
             asked => asked.map_err(|error| in_words(&error)),
         },
@@ -139,6 +169,9 @@ pub fn decide(
                     detours: process.detours,
                 })
                 .collect();
+            decision.rests_on = rests_on(&asked.processes);
+            decision.unsupported = asked.unsupported;
+            decision.load = asked.load;
             decision.actions = asked.actions;
             decision.job = Some(asked.parts);
             decision.job_time = Some(asked.baseline);
@@ -154,10 +187,10 @@ fn too_large(reader: &AnyReader) -> Option<String> {
     let last_ns = reader.block_infos().map(|block| block.last_ns).max().unwrap_or(0);
     let dense = detours as f64 > DENSEST_PER_S * reader.lanes().len() as f64 * last_ns as f64 / 1e9;
     if dense && detours > 1 << 16 {
-        return Some(format!("{detours} detours are too many per second to simulate a job"));
+        return Some(format!("the rate of {detours} detours is too high to simulate a job"));
     }
     (detours > Size::MOST_DETOURS || events > Size::MOST_EVENTS)
-        .then(|| format!("{events} events are too many to simulate here: use `detour whatif`"))
+        .then(|| format!("too many events to simulate here ({events}): use `detour whatif`"))
 }
 
 /// Simulates the job with and without each process.
@@ -165,6 +198,16 @@ pub(crate) fn ask(
     reader: &AnyReader,
     request: &Request,
     load: &Load,
+    advice: &Advice,
+    work: &Work<'_>,
+) -> Result<whatif::WhatIf> {
+    ask_of(reader, request, (load, whatif::Further::Nothing), advice, work)
+}
+
+fn ask_of(
+    reader: &AnyReader,
+    request: &Request,
+    (load, further): (&Load, whatif::Further),
     advice: &Advice,
     work: &Work<'_>,
 ) -> Result<whatif::WhatIf> {
@@ -179,7 +222,7 @@ pub(crate) fn ask(
         placement: request.placement,
         exclude: request.exclude.clone(),
         load: load.clone(),
-        further: whatif::Further::Nothing,
+        further,
         tail: request.tail,
     };
     whatif::ask(reader, &request.workload, &asked, advice, work)

@@ -87,13 +87,13 @@ impl Derived {
         match names.len() {
             0 => basis.to_owned(),
             1 => format!(
-                "{basis}; {} is taken for the job, so its time is not noise (if it is a daemon, record \
-                 with the probe)",
+                "{basis}; {} is assumed to be the job, so its time is not noise (if it is a \
+                 daemon, record with the probe)",
                 names[0]
             ),
             _ => format!(
-                "{basis}; {} are taken for the job, so their time is not noise (if one is a daemon, \
-                 record with the probe)",
+                "{basis}; {} are assumed to be the job, so their time is not noise (if one is a \
+                 daemon, record with the probe)",
                 names.join(", ")
             ),
         }

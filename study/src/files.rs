@@ -34,7 +34,7 @@ pub fn check<const N: usize>(files: [&Option<PathBuf>; N]) -> Result<()> {
     let files: Vec<&PathBuf> = files.into_iter().flatten().collect();
     for (index, file) in files.iter().enumerate() {
         if files[..index].iter().any(|other| same_file(other, file)) {
-            bail!("{} is named for two outputs: each needs a file of its own", file.display());
+            bail!("two outputs have the same path: {}", file.display());
         }
         trace::can_create(file)?;
     }
@@ -80,7 +80,7 @@ mod tests {
         let other = Some(directory.join(format!("{name}-other")));
         assert!(check([&one, &None, &other]).is_ok());
         let said = check([&one, &other, &same]).unwrap_err().to_string();
-        assert!(said.contains("named for two outputs"), "{said}");
+        assert!(said.contains("two outputs have the same path"), "{said}");
         let stdout = Some(PathBuf::from("/dev/stdout"));
         assert!(check([&stdout, &stdout]).is_ok());
     }

@@ -3,10 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, Result};
-use application::{Application, Hypothesis, Operation, Place, Rules, Step};
+use application::{Application, Hypothesis, Operation, Place, Rules, Shares, Step};
 use mpi_abi::Call;
 use serde::Serialize;
 use simulate::collectives::{ALGORITHMS, Collective, Op, Shape};
+use thiserror::Error;
 
 use crate::{
     app,
@@ -45,19 +46,49 @@ pub struct Tried {
     /// Reduction of the median in per cent, run by run under the same noise; 95 % confidence interval.
     pub gain_pct: f64,
     pub gain_ci95_pct: [f64; 2],
-    /// Runs that take another time with the change.
+    /// Runs whose time the change affects.
     pub changed_runs: u64,
-    /// What all ranks together wait for in the first run, without and with the change; null if there are too
-    /// many operations to look at.
+    /// What all ranks together wait for in the first run, without and with the change; null if
+    /// there are too many operations to analyse.
     pub waits_before: Option<Waits>,
     pub waits_after: Option<Waits>,
-    /// Ranks of that run: fewer than `ranks` if those have too many operations to look at.
+    /// Ranks of that run: fewer than `ranks` if those have too many operations to analyse.
     pub waits_ranks: Option<u64>,
     /// The critical path of that run without and with the change, the longest part first.
     pub path_before: Vec<PathPart>,
     pub path_after: Vec<PathPart>,
     /// The critical path with the change in words.
     pub critical: Option<String>,
+    /// What to know about the change: how many ranks a balanced part is spread over, if not over all of them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+}
+
+/// A change that was not tried: one of `--if auto` under which the program could not end.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Refused {
+    pub text: String,
+    pub ranks: u64,
+    /// Why it was not tried.
+    pub reason: String,
+}
+
+/// A program that cannot end, in the words of the program.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[error("{0}")]
+pub struct CannotEnd(pub String);
+
+/// What to know about a change of this program.
+pub(crate) fn note(application: &Application, hypothesis: &Hypothesis) -> Option<String> {
+    let Hypothesis::Balance(place) = hypothesis else { return None };
+    let Shares { with, of } = application.shares(place)?;
+    match with {
+        _ if with == of => None,
+        1 => Some(format!(
+            "only 1 of {of} ranks computes there: the others take no share, so nothing changes"
+        )),
+        _ => Some(format!("only {with} of {of} ranks compute there: the others take no share")),
+    }
 }
 
 const EXPECTED: &str = "expected scale REGION 0.5, balance REGION, drop REGION, drop tag 17, drop MPI_CALL, \
@@ -86,7 +117,7 @@ pub fn parse(text: &str) -> Result<Question, String> {
         }
         ["drop", "after", _] => {
             return Err(format!(
-                "'{text}': what follows a call is computation, which cannot be dropped: use scale {} 0",
+                "'{text}': computation after a call cannot be dropped: use scale {} 0",
                 words[1..].join(" ")
             ));
         }
@@ -119,7 +150,7 @@ fn place(words: &[&str]) -> Result<Place, String> {
 
 fn call(name: &str) -> Result<Call, String> {
     let found = Call::ALL.iter().copied().find(|call| call.name() == name);
-    found.ok_or_else(|| format!("'{name}' is not an MPI call that is recorded"))
+    found.ok_or_else(|| format!("'{name}' is not a recorded MPI call"))
 }
 
 /// Share of the computation from which it is worth asking about a part of it that has no region.

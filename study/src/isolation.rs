@@ -9,11 +9,14 @@ use std::{
     path::Path,
 };
 
-use analysis::{SourceRow, Summary, words::shell_quoted};
+use analysis::{
+    SourceRow, Summary, details_of,
+    words::{self, shell_quoted},
+};
 use anyhow::{Context, Result};
 use serde::Serialize;
 use trace::{
-    Class, RecordFlags, RowKey,
+    Class, ProcessKey, RecordFlags, RowKey, Source,
     cpulist::{self, CpuSet},
 };
 
@@ -251,9 +254,18 @@ pub fn busy_pct(
 /// after a few of them. Of a short audit, a quarter.
 const SETTLE_NS: u64 = 500_000_000;
 
-/// What interrupted each CPU after it had settled: events and their cost, by row. What the recorder itself
-/// causes, such as flushes of the TLB that it shares with the probe, ends with the audit.
-type Interrupted = HashMap<(u32, RowKey), (u64, u64)>;
+/// What interrupted each CPU after it had settled, by row. What the recorder itself causes, such as flushes
+/// of the TLB that it shares with the probe, ends with the audit.
+type Interrupted = HashMap<(u32, RowKey), Tally>;
+
+/// A row on one CPU.
+#[derive(Debug, Default)]
+struct Tally {
+    count: u64,
+    cost_ns: u64,
+    /// The same by source, for the details: those of the whole recording would not add up.
+    sources: BTreeMap<u32, (u64, u64)>,
+}
 
 fn interrupted(reader: &AnyReader) -> Result<Interrupted> {
     let rows: Vec<Option<RowKey>> = reader
@@ -274,9 +286,13 @@ fn interrupted(reader: &AnyReader) -> Result<Interrupted> {
         });
         for record in counted {
             let Some(Some(row)) = rows.get(record.source.0 as usize) else { continue };
-            let entry = all.entry((record.cpu.into(), row.clone())).or_default();
-            entry.0 += u64::from(!record.flags.contains(RecordFlags::CONTINUED));
-            entry.1 = entry.1.saturating_add(record.cost_ns);
+            let tally = all.entry((record.cpu.into(), row.clone())).or_default();
+            let count = u64::from(!record.flags.contains(RecordFlags::CONTINUED));
+            tally.count += count;
+            tally.cost_ns = tally.cost_ns.saturating_add(record.cost_ns);
+            let (counted, cost_ns) = tally.sources.entry(record.source.0).or_default();
+            *counted += count;
+            *cost_ns = cost_ns.saturating_add(record.cost_ns);
         }
     }
     Ok(all)
@@ -292,8 +308,8 @@ pub fn audit(
 ) -> Result<Audit> {
     let place = &Place::of_recording(reader.manifest());
     let interrupted = &interrupted(reader)?;
-    let auditor =
-        Auditor { audited, facts, advice, place, interrupted, rest: rest(audited, facts) };
+    let (rest, sources) = (rest(audited, facts), reader.sources());
+    let auditor = Auditor { audited, facts, advice, place, interrupted, sources, rest };
     let cpus: Vec<AuditedCpu> = audited.iter().map(|&cpu| auditor.cpu(summary, cpu)).collect();
     let mut remarks = summary.remarks.clone();
     if summary.sources.is_empty() && summary.detours > 0 {
@@ -319,33 +335,63 @@ struct Auditor<'a> {
     advice: &'a Advice,
     place: &'a Place,
     interrupted: &'a Interrupted,
+    sources: &'a [Source],
     rest: CpuSet,
 }
 
 impl Auditor<'_> {
     fn cpu(&self, summary: &Summary, cpu: u32) -> AuditedCpu {
         let mut interruptions: Vec<Interruption> = Vec::new();
-        for row in summary.sources.iter().filter(|row| !row.own && row.class != Class::Idle) {
-            let part = self.interrupted.get(&(cpu, row.row_key()));
-            let Some(&(count, cost_ns_total)) = part.filter(|(count, _)| *count > 0) else {
-                continue;
-            };
-            let (reason, fix) = self.why(row, cpu);
+        // The processes of threads, and how many of their interruptions are page faults.
+        let mut processes: Vec<Option<(ProcessKey, u64)>> = Vec::new();
+        // Page faults come last: a process that is moved takes them along.
+        let rows = || summary.sources.iter().filter(|row| !row.own && row.class != Class::Idle);
+        let is_fault = |row: &&SourceRow| row.class == Class::PageFault;
+        for row in rows().filter(|row| !is_fault(row)).chain(rows().filter(is_fault)) {
+            let tally = self.interrupted.get(&(cpu, row.row_key()));
+            let Some(tally) = tally.filter(|tally| tally.count > 0) else { continue };
+            let process = self.process(tally);
+            if is_fault(&row) {
+                let place = processes
+                    .iter()
+                    .position(|known| known.as_ref().map(|(key, _)| key) == process.as_ref());
+                let of_process = place.filter(|_| process.is_some());
+                if let Some(place) = of_process
+                    && let (Some(thread), Some(Some((_, faults)))) =
+                        (interruptions.get_mut(place), processes.get_mut(place))
+                {
+                    thread.count += tally.count;
+                    thread.cost_ns_total = thread.cost_ns_total.saturating_add(tally.cost_ns);
+                    *faults += tally.count;
+                    continue;
+                }
+            }
+            let (reason, fix) = self.why(row, cpu, tally);
+            processes.push(process.filter(|_| row.class == Class::Thread).map(|key| (key, 0)));
             interruptions.push(Interruption {
                 source: row.name.clone(),
                 class: Some(row.class),
                 reason,
-                count,
-                cost_ns_total,
+                count: tally.count,
+                cost_ns_total: tally.cost_ns,
                 fix,
             });
+        }
+        for (thread, (_, faults)) in interruptions
+            .iter_mut()
+            .zip(&processes)
+            .filter_map(|(interruption, process)| Some((interruption, process.as_ref()?)))
+        {
+            if *faults > 0 {
+                thread.reason += &format!("; {} of them are page faults", words::count(*faults));
+            }
         }
         let sibling_busy_pct = self.sibling_busy(cpu);
         if let Some((sibling, busy)) = sibling_busy_pct.filter(|(_, busy)| *busy > BUSY_PCT) {
             interruptions.push(Interruption {
                 source: format!("CPU {sibling}"),
                 class: None,
-                reason: format!("a thread of the same core, busy for {busy:.1} % of the time"),
+                reason: format!("SMT sibling on the same core, busy for {busy:.1} % of the time"),
                 count: 0,
                 cost_ns_total: 0,
                 fix: format!(
@@ -358,6 +404,12 @@ impl Auditor<'_> {
         interruptions.truncate(MOST);
         let sibling_busy_pct = sibling_busy_pct.map(|(_, busy)| busy);
         AuditedCpu { cpu, quiet, interruptions, sibling_busy_pct }
+    }
+
+    /// Whose a row is on one CPU, for the most part.
+    fn process(&self, tally: &Tally) -> Option<ProcessKey> {
+        let (id, _) = tally.sources.iter().max_by_key(|(_, amount)| **amount)?;
+        self.sources.get(*id as usize).map(Source::process_key)
     }
 
     /// The busiest other thread of a CPU's core; the probe keeps audited ones busy.
@@ -387,8 +439,11 @@ impl Auditor<'_> {
     }
 
     /// Why a source was on a CPU, and what keeps it away.
-    fn why(&self, row: &SourceRow, cpu: u32) -> (String, String) {
-        let detail = row.detail.as_deref().unwrap_or_default();
+    fn why(&self, row: &SourceRow, cpu: u32, tally: &Tally) -> (String, String) {
+        let parts = tally.sources.iter().filter_map(|(id, (count, cost_ns))| {
+            Some((self.sources.get(*id as usize)?, *count, *cost_ns))
+        });
+        let detail = &details_of(parts).unwrap_or_default();
         let name = row.name.as_str();
         match row.class {
             Class::Timer if name == "tick" => self.tick(cpu),
@@ -404,7 +459,7 @@ impl Auditor<'_> {
                 .to_owned(),
                 "sysctl kernel.nmi_watchdog=0, and stop profiling these CPUs".to_owned(),
             ),
-            Class::Irq => self.irq(row, cpu),
+            Class::Irq => self.irq(detail, cpu),
             Class::Softirq if name == "RCU" => (
                 match &self.facts.rcu_nocbs {
                     Some(cpus) if cpus.contains(&cpu) => {
@@ -428,30 +483,30 @@ impl Auditor<'_> {
             Class::Thread => (with("its affinity includes this CPU", detail), self.moved(row)),
             Class::Ipi => (
                 with("another CPU made this one run a function", detail),
-                "stop or move what makes the sender do so".to_owned(),
+                "stop or move the work that makes the sender do this".to_owned(),
             ),
             Class::Timer => {
                 (with("a thread that sleeps on this CPU armed the timer", detail), self.timer_fix())
             }
-            Class::PageFault => (
-                with("a process used memory for the first time here", detail),
-                "lock and touch memory before the computation (mlockall)".to_owned(),
-            ),
+            Class::PageFault => {
+                (with("a process used memory for the first time here", detail), self.moved(row))
+            }
             _ => (
                 with("the kernel ran this here", detail),
-                self.advised(row).unwrap_or_else(|| "no setting is known".to_owned()),
+                self.advised(row, detail).unwrap_or_else(|| "no known setting".to_owned()),
             ),
         }
     }
 
     /// The first command of the advice table.
-    fn advised(&self, row: &SourceRow) -> Option<String> {
+    fn advised(&self, row: &SourceRow, detail: &str) -> Option<String> {
         let subject = AdvisedSource {
             class: row.class,
             name: &row.name,
             pids: &[],
             unit: row.unit.as_deref(),
-            detail: row.detail.as_deref(),
+            detail: Some(detail),
+            policy: None,
             program: false,
         };
         let remedies = self.advice.remedies(&subject, self.place);
@@ -493,9 +548,9 @@ impl Auditor<'_> {
         let need = needs.and_then(|needs| needs.iter().max_by_key(|(_, count)| **count));
         let Some((need, count)) = need.filter(|(_, count)| **count > 0) else {
             return (
-                "nothing known needs the tick; it runs once before it stops, and for housekeeping"
+                "no known tick dependency; the tick runs once before it stops, and for housekeeping"
                     .to_owned(),
-                "workqueue.cpu_intensive_thresh_us and timers on this CPU are the next suspects"
+                "other possible causes: workqueue.cpu_intensive_thresh_us, timers on this CPU"
                     .to_owned(),
             );
         };
@@ -505,32 +560,29 @@ impl Auditor<'_> {
                 "remove the timer: /proc/PID/timers lists it".to_owned(),
             ),
             TickNeed::PerfEvents => (
-                "a performance event needs it",
+                "a perf event requires the tick",
                 "stop perf on this CPU; sysctl kernel.nmi_watchdog=0".to_owned(),
             ),
             TickNeed::Scheduler => (
-                "more than one thread wants to run here, or a real-time thread is in its time slice",
+                "more than one thread is runnable here, or a real-time thread is in its time slice",
                 format!("keep other threads off CPU {}: taskset, cpusets", self.list()),
             ),
             TickNeed::ClockUnstable => (
                 "the clock is unstable, so the tick has to correct it",
-                "boot with tsc=reliable if the hardware's clock is good".to_owned(),
+                "boot with tsc=reliable if the TSC is known to be stable".to_owned(),
             ),
             TickNeed::Rcu | TickNeed::RcuExpedited => ("RCU waits for this CPU", self.rcu_fix(cpu)),
-            TickNeed::Other => {
-                ("something that this version does not know needs it", String::new())
-            }
+            TickNeed::Other => ("unknown tick dependency", String::new()),
         };
         (format!("{why} (the tick could not stop {count} times)"), fix)
     }
 
-    fn irq(&self, row: &SourceRow, cpu: u32) -> (String, String) {
+    fn irq(&self, detail: &str, cpu: u32) -> (String, String) {
         if self.rest.is_empty() {
             return ("a device interrupts this CPU".to_owned(), NO_HOUSEKEEPING.to_owned());
         }
         let housekeeping = cpulist::format(&self.rest);
-        let number = row.detail.as_deref().and_then(irq_number);
-        let number = number.and_then(|number| number.parse::<u32>().ok());
+        let number = irq_number(detail).and_then(|number| number.parse::<u32>().ok());
         let Some(irq) = number else {
             return (
                 "a device interrupts this CPU".to_owned(),
@@ -613,13 +665,19 @@ impl Auditor<'_> {
         let here = facts.irqs.iter().filter(|(_, cpus)| !none_in(cpus));
         let here: Vec<String> = here.map(|(irq, _)| irq.to_string()).collect();
         let value = match here.len() {
-            0 => "no interrupt is sent here".to_owned(),
+            0 => "no interrupt targets this CPU".to_owned(),
             _ => format!("interrupts {}", here.join(",")),
         };
         let housekeeping = cpulist::format(&self.rest);
         let fix = match self.rest.is_empty() {
             true => NO_HOUSEKEEPING.to_owned(),
-            false => format!("echo {housekeeping} > /proc/irq/N/smp_affinity_list"),
+            false => match &here[..] {
+                [irq] => format!("echo {housekeeping} > /proc/irq/{irq}/smp_affinity_list"),
+                _ => format!(
+                    "for n in {}; do echo {housekeeping} > /proc/irq/$n/smp_affinity_list; done",
+                    here.join(" ")
+                ),
+            },
         };
         settings.push(setting("irq affinity", value, here.is_empty(), fix));
         let watchdog = &facts.watchdog;

@@ -39,8 +39,8 @@ pub struct Latencies {
     pub lower: Distribution,
     /// The same at the higher rank.
     pub upper: Distribution,
-    /// What reading the clock takes, before the measurement. The least of it on each rank is subtracted from that
-    /// rank's times.
+    /// Cost of reading the clock, before the measurement. Its minimum on each rank is subtracted
+    /// from that rank's times.
     pub timer: Distribution,
     /// The same, read between exchanges.
     pub timer_during: Distribution,
@@ -413,15 +413,13 @@ impl Latencies {
         }
         let known = |pair: &Pair| pair.ranks.iter().all(|&rank| rank < latencies.ranks);
         if latencies.ranks as usize != latencies.hosts.len() || !latencies.pairs.iter().all(known) {
-            bail!("the file is damaged: it has pairs of more ranks than hosts");
+            bail!("the file is damaged: the ranks of its pairs and hosts do not match");
         }
         let Latencies { all, minima, lower, upper, timer, timer_during, .. } = &latencies;
         for of in [all, minima, lower, upper, timer, timer_during] {
             let mut counts = of.bins.iter().map(|bin| bin[1]);
             if counts.try_fold(0u64, |sum, count| sum.checked_add(count)) != Some(of.n) {
-                bail!(
-                    "the file is damaged: the bins of a distribution do not add up to its number of times"
-                );
+                bail!("the file is damaged: the bins of a distribution do not sum to its count");
             }
         }
         Ok(latencies)
@@ -515,7 +513,7 @@ pub fn topology(text: &str, ranks: u32) -> Result<Vec<Group>> {
         groups.push(Group { name: name.trim().to_owned(), ranks: members });
     }
     match seen.iter().position(|seen| !seen) {
-        Some(rank) => bail!("rank {rank} is in no group"),
+        Some(rank) => bail!("rank {rank} is not in any group"),
         None => Ok(groups),
     }
 }
@@ -613,11 +611,13 @@ fn findings(latencies: &Latencies) -> Vec<String> {
         );
         findings.push(match (minima < EVEN, all > 1.5) {
             (true, true) => format!(
-                "{said}: the network is even, the variation comes from software, such as noise on the nodes"
+                "{said}: the network is uniform, the variation comes from software, such as noise \
+                 on the nodes"
             ),
-            (true, false) => format!("{said}: both network and software are even"),
+            (true, false) => format!("{said}: both network and software are uniform"),
             (false, _) => format!(
-                "{said}: pairs differ by distance, or hardware is shared or disturbed for whole cycles"
+                "{said}: pairs differ in distance, or hardware is shared or disturbed for whole \
+                 cycles"
             ),
         });
     }

@@ -35,7 +35,7 @@ pub struct Net {
     pub warnings: Vec<String>,
     #[serde(flatten)]
     pub about: About,
-    /// The least time that reading the clock took at either end; subtracted from all times.
+    /// Minimum cost of reading the clock at either end; subtracted from all times.
     pub timer_ns: [f64; 2],
     /// Blocks of measurements; intervals come from resampling them.
     pub blocks: u64,
@@ -428,9 +428,9 @@ fn warnings(net: &Net, fitted: &Fitted) -> Vec<String> {
     let apart = deviation(net.sizes.iter().map(|size| (size.median_us, size.minimum_us)));
     if let Some(apart) = apart.filter(|&apart| apart > APART_PCT) {
         warnings.push(format!(
-            "round trips usually take {apart:.0} % longer than the shortest ones: noise on the nodes spoils \
-             the measurement, or several processes share a CPU; record the noise with `detour record`, or \
-             use the parameters under `minimum`"
+            "round trips usually take {apart:.0} % longer than the shortest ones: noise on the \
+             nodes disturbs the measurement, or several processes share a CPU; record the noise \
+             with `detour record`, or use the parameters under `minimum`"
         ));
     }
     let Estimate { residual_pct, .. } = net.chosen;
@@ -445,13 +445,14 @@ fn warnings(net: &Net, fitted: &Fitted) -> Vec<String> {
             format!(", most at {bytes} B, by a factor of {factor:.2}")
         });
         warnings.push(format!(
-            "the parameters miss the round trips by {residual_pct:.0} %{worst}: this network is not one straight line \
-             over all sizes; simulations use what was measured at each size (`pieces`)"
+            "the parameters deviate from the round trips by {residual_pct:.0} %{worst}: one \
+             straight line does not fit all sizes of this network; simulations use the measured \
+             `pieces`"
         ));
     }
     if fitted.overlap {
         warnings.push(
-            "send and receive together take longer than the message: they overlap, so both are reduced to \
+            "os + or exceeds the half round trip: send and receive overlap, so both are reduced to \
              what the round trip leaves, and L is 0"
                 .to_owned(),
         );

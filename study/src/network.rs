@@ -48,20 +48,29 @@ pub fn parse(text: &str) -> std::result::Result<Params, String> {
     }
     let mut params = Params::FREE;
     let mut sizes = None;
+    let mut given: Vec<&str> = Vec::new();
     for part in text.split(',') {
         let (name, value) = part.split_once('=').ok_or(format!("'{part}' has no value"))?;
-        match name.trim() {
-            "L" => params.latency = units::picoseconds(value)?,
+        let name = name.trim();
+        if given.contains(&name) {
+            return Err(format!("{name} is given twice"));
+        }
+        given.push(name);
+        let named = |error: String| format!("{name}: {error}");
+        let ps = || units::picoseconds(value).map_err(named);
+        let fs = || units::femtoseconds(value).map_err(named);
+        match name {
+            "L" => params.latency = ps()?,
             "o" => {
-                params.send_overhead = units::picoseconds(value)?;
+                params.send_overhead = ps()?;
                 params.recv_overhead = params.send_overhead;
             }
-            "os" => params.send_overhead = units::picoseconds(value)?,
-            "or" => params.recv_overhead = units::picoseconds(value)?,
-            "g" => params.gap = units::picoseconds(value)?,
-            "G" => params.gap_per_byte_fs = units::femtoseconds(value)?,
-            "O" => params.overhead_per_byte_fs = units::femtoseconds(value)?,
-            "S" => params.eager_limit = units::size(value)?,
+            "os" => params.send_overhead = ps()?,
+            "or" => params.recv_overhead = ps()?,
+            "g" => params.gap = ps()?,
+            "G" => params.gap_per_byte_fs = fs()?,
+            "O" => params.overhead_per_byte_fs = fs()?,
+            "S" => params.eager_limit = units::size(value).map_err(named)?,
             "sizes" => sizes = Some(Path::new(value)),
             other => {
                 return Err(format!(
@@ -114,8 +123,7 @@ fn by_size(path: &Path, pieces: &[Piece], net: &Params) -> Result<Option<&'stati
     let half: Vec<_> =
         sizes.iter().map(|&bytes| (bytes, 1e6 * half_round_trip_us(pieces, bytes))).collect();
     let sizes = Sizes::new(path.display().to_string(), &half, net);
-    let sizes =
-        sizes.with_context(|| format!("{}: its pieces are not in order", path.display()))?;
+    let sizes = sizes.with_context(|| format!("{}: pieces out of order", path.display()))?;
     Ok(Some(Box::leak(Box::new(sizes))))
 }
 
@@ -144,7 +152,7 @@ pub fn local(params: Option<Params>, placement: &placement::Request) -> Result<O
     let Some(params) = params else { return Ok(None) };
     match placement.ranks_per_node {
         Some(ranks_per_node) => Ok(Some(Local { params, ranks_per_node })),
-        None => bail!("--net-local requires --ranks-per-node: which ranks share a node"),
+        None => bail!("--net-local requires --ranks-per-node"),
     }
 }
 
@@ -196,6 +204,9 @@ mod tests {
         for bad in ["nowhere", "L", "L=", "Q=1us", "L=-1us", "L=1us,o", "L=9999999s"] {
             assert!(parse(bad).is_err(), "{bad}");
         }
+        let refused = |text: &str| parse(text).unwrap_err();
+        assert!(refused("L=1us,G=5").starts_with("G: '5' is not a time"));
+        assert_eq!(refused("L=1us,L=2us"), "L is given twice");
     }
 
     #[test]
@@ -214,7 +225,7 @@ mod tests {
         assert_eq!(by_size.message(1001).unwrap().end_to_end(), 2_100_100);
         assert_eq!(parse(&describe(&by_size)).unwrap(), by_size);
         std::fs::write(&file, format!("{text}{pieces}").replace("4097", "4000")).unwrap();
-        assert!(parse(name).unwrap_err().contains("not in order"));
+        assert!(parse(name).unwrap_err().contains("pieces out of order"));
         for bad in ["", "L_us = -1\nos_us = 0\nor_us = 0\n", "L_us = 1e300\nos_us = 0\nor_us = 0\n"]
         {
             std::fs::write(&file, bad).unwrap();

@@ -466,7 +466,8 @@ fn of_program(nodes: &[WithProgram], wishes: &mut Wishes<'_>) -> Result<Layer> {
     }
     if layer.timelines.is_empty() {
         bail!(
-            "the noise recorded with the program has none of its ranks: specify some with --noise"
+            "the noise recorded with the program covers none of its ranks: specify noise with \
+             --noise"
         );
     }
     Ok(layer)

@@ -39,8 +39,8 @@ pub fn open_as_it_is(path: &Path) -> Result<Opened> {
     let kind = input.metadata().with_context(cannot)?.file_type();
     if kind.is_dir() {
         bail!(
-            "{name} is a directory: a recording is a file; traces of MPI programs are for `detour mpi report`, \
-             `detour blame` and `detour simulate app`"
+            "{name} is a directory, not a recording: for the trace of an MPI program, use `detour \
+             mpi report`, `detour blame` or `detour simulate app`"
         );
     }
     // A pipe cannot be read twice.
@@ -105,8 +105,8 @@ pub fn not_whole<R>(reader: &Reader<R>) -> Option<String> {
 /// Why a recording without any watched time has no noise to simulate.
 pub fn watched_nothing<R>(reader: &Reader<R>) -> String {
     match reader.truncated() {
-        Some(why) => format!("{} covers no time: {why}", reader.name()),
-        None => format!("{} covers no time: record for longer", reader.name()),
+        Some(why) => format!("{} has zero duration: {why}", reader.name()),
+        None => format!("{} has zero duration: record for longer", reader.name()),
     }
 }
 
@@ -176,7 +176,7 @@ pub fn pick(
         .checked_sub(1)
         .and_then(|index| runs.get(index))
         .cloned()
-        .with_context(|| format!("{name} has {} runs, but no #{number}", runs.len()))
+        .with_context(|| format!("run #{number} not found in {name} ({} runs)", runs.len()))
 }
 
 /// The file and the requested run. A file whose name really ends in `#N` takes precedence.

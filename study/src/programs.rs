@@ -176,7 +176,7 @@ fn spans(program: &Program, clocks: &Clocks) -> Result<Vec<(i64, i64)>> {
         let mut begin = clock.common(rank.start.ns as i64);
         let mut end = clock.common(rank.end_ns() as i64);
         stream(program, slot, clocks, |moment, _| {
-            let What::Call(call) = &moment.what else { return };
+            let (What::Call(call) | What::Off(call)) = &moment.what else { return };
             match call.signature.call {
                 // The collector starts after it, on all ranks together.
                 Call::Init | Call::Init_thread => begin = begin.max(moment.end),
@@ -308,7 +308,7 @@ fn remarks(before: &Side, after: &Side) -> Vec<String> {
         }
         let hidden = side.profile.other_regions;
         if hidden > 0 {
-            remarks.push(format!("{name}: {hidden} regions with the least time are left out"));
+            remarks.push(format!("{name}: {hidden} regions with the least time are omitted"));
         }
     }
     remarks

@@ -3,6 +3,9 @@
 //! Each source of a recording is of one kind. What is periodic and bounded is capped at twice the longest seen;
 //! what is heavy has a fitted tail ([`distribution::peaks`]); of what occurred a few times only, just the rate is
 //! bounded, and so is that of whatever never occurred: below 3/T with 95 % confidence after T CPU-seconds.
+//!
+//! The longest detour of all is the longest of any source: a fit to a mixture of sources would be that of the most
+//! frequent ones. Sources with a few occurrences each have a tail together.
 
 use std::{collections::HashMap, path::Path};
 
@@ -21,7 +24,7 @@ use trace::{Class, RowKey};
 
 use crate::{
     open::{self, AnyReader},
-    recorded::{Recorded, lane_words},
+    recorded::{Groups, Recorded, lane_words},
     summary::summarise,
 };
 
@@ -60,11 +63,12 @@ pub struct Tails {
     pub watched_s: f64,
     /// The CPU time for which the longest detour is predicted.
     pub ahead_s: f64,
-    /// Detours, whatever their sources.
+    /// Detours, whatever their sources. Its `expected` is the longest of any source; `fit` is null if there are
+    /// several.
     pub all: Tail,
     /// Longest expected first; those with too few occurrences last. Empty for other tools' files.
     pub sources: Vec<SourceTail>,
-    /// Whatever was never seen occurs less often than this, with 95 % confidence.
+    /// Upper bound on the rate of events that were never seen, with 95 % confidence.
     pub unseen_below_hz: f64,
     /// Null unless requested.
     pub check: Option<Check>,
@@ -167,8 +171,8 @@ pub fn tails(path: &Path, request: Request) -> Result<Tails> {
     let reader = open::open(path)?;
     let recorded = Recorded::new(&reader);
     let rows = recorded.rows();
-    let mut all = Largest::default();
-    let mut of_row: Vec<Largest> = vec![Largest::default(); rows.members.len()];
+    let known = known(&reader, &recorded, &rows);
+    let mut seen = Seen::new(&known);
     let mut watched_ns = 0u64;
     let mut lanes = Vec::new();
     for (index, lane) in reader.lanes().iter().enumerate() {
@@ -177,10 +181,9 @@ pub fn tails(path: &Path, request: Request) -> Result<Tails> {
         }
         let composed = recorded.lane(&reader, index)?;
         watched_ns = watched_ns.saturating_add(composed.span_ns());
-        composed.for_each(|_, parts| all.push(us(parts.iter().map(|(_, ns)| ns).sum())));
-        for_each_row(&composed, &rows.of, |row, ns| of_row[row as usize].push(us(ns)));
+        composed.for_each(|_, parts| seen.push(parts, &known));
         if request.check {
-            lanes.extend(checked(&composed, lane_words(lane)));
+            lanes.extend(checked(&composed, lane_words(lane), &known));
         }
     }
     if watched_ns == 0 {
@@ -189,18 +192,22 @@ pub fn tails(path: &Path, request: Request) -> Result<Tails> {
     let watched_s = watched_ns as f64 / 1e9;
     let ahead_s = request.ahead_s.unwrap_or(AHEAD * watched_s);
     let time = Time { watched_s, ratio: ahead_s / watched_s };
-    let periods = periods(&reader);
-    let source = |(members, largest): (&Vec<u32>, Largest)| {
+    let mut all = time.tail(seen.all.clone(), None).unwrap_or_else(|| time.nothing());
+    if all.kind != Kind::Few && !known.plain {
+        all.fit = None;
+        all.expected = seen.together(&known, time.ratio);
+    }
+    let source = |(members, seen): (&Vec<u32>, SeenRow)| {
         let key = &recorded.sources[members[0] as usize].key;
-        let tail = time.tail(largest, periods.get(key).copied())?;
+        let tail = time.tail(seen.largest, known.periods.get(key).copied())?;
         let RowKey { class, name, unit, .. } = key.clone();
         Some(SourceTail { class, name, unit, tail })
     };
-    let mut sources: Vec<SourceTail> = rows.members.iter().zip(of_row).filter_map(source).collect();
-    // A file without sources has only time outside the kernel, which is all of it.
-    if sources.iter().all(|source| source.class == Class::OutsideKernel) {
-        sources.clear();
-    }
+    let mut sources: Vec<SourceTail> = match known.plain {
+        // A file without sources has only time outside the kernel, which is all of it.
+        true => Vec::new(),
+        false => rows.members.iter().zip(seen.rows).filter_map(source).collect(),
+    };
     let upper = |tail: &Tail| tail.expected.map_or(0.0, |expected| expected.ci95_us[1]);
     sources.sort_by(|a, b| {
         let order = upper(&b.tail).total_cmp(&upper(&a.tail));
@@ -211,7 +218,7 @@ pub fn tails(path: &Path, request: Request) -> Result<Tails> {
     Ok(Tails {
         watched_s,
         ahead_s,
-        all: time.tail(all, None).unwrap_or_else(|| time.nothing()),
+        all,
         sources,
         unseen_below_hz: rare::most(0) / watched_s,
         check: check.transpose()?,
@@ -221,6 +228,83 @@ pub fn tails(path: &Path, request: Request) -> Result<Tails> {
 
 fn us(ns: u64) -> f64 {
     ns as f64 / 1e3
+}
+
+/// What is known of the sources of a recording beside their detours.
+struct Known {
+    /// The row of each source.
+    of: Vec<u32>,
+    /// Of the rows of the report, us.
+    periods: HashMap<RowKey, f64>,
+    by_row: Vec<Option<f64>>,
+    /// Another tool's file, without sources: one row, without a period.
+    plain: bool,
+}
+
+fn known(reader: &AnyReader, recorded: &Recorded, rows: &Groups) -> Known {
+    let key = |members: &Vec<u32>| &recorded.sources[members[0] as usize].key;
+    let periods = periods(reader);
+    if rows.members.iter().all(|members| key(members).class == Class::OutsideKernel) {
+        let of = vec![0; rows.of.len()];
+        return Known { of, periods, by_row: vec![None], plain: true };
+    }
+    let by_row = rows.members.iter().map(|members| periods.get(key(members)).copied()).collect();
+    Known { of: rows.of.clone(), periods, by_row, plain: false }
+}
+
+/// The longest detours, of all sources and of each row.
+#[derive(Clone, Default)]
+struct Seen {
+    all: Largest,
+    rows: Vec<SeenRow>,
+    sums: Vec<(u32, u64)>,
+}
+
+#[derive(Clone, Default)]
+struct SeenRow {
+    largest: Largest,
+    /// As many as there are at most if they are few: the number of the detour, and its length in us.
+    first: Vec<(u64, f64)>,
+}
+
+impl Seen {
+    fn new(known: &Known) -> Seen {
+        Seen { rows: vec![SeenRow::default(); known.by_row.len()], ..Seen::default() }
+    }
+
+    fn push(&mut self, parts: &[(u32, u64)], known: &Known) {
+        let number = self.all.n();
+        self.all.push(us(parts.iter().map(|(_, ns)| ns).sum()));
+        sum_by_row(parts, &known.of, &mut self.sums);
+        for &(row, ns) in &self.sums {
+            let Some(row) = self.rows.get_mut(row as usize) else { continue };
+            row.largest.push(us(ns));
+            if (row.first.len() as u64) < FEW {
+                row.first.push((number, us(ns)));
+            }
+        }
+    }
+
+    /// The longest detour to expect of any source. None if there are no detours.
+    fn together(&self, known: &Known, ratio: f64) -> Option<Expected> {
+        let mut tails = Vec::new();
+        let mut few: Vec<(u64, f64)> = Vec::new();
+        for (row, period_us) in self.rows.iter().zip(&known.by_row) {
+            let kind = kind(&row.largest, *period_us);
+            if kind == Kind::Few {
+                few.extend(&row.first);
+                continue;
+            }
+            let longest = row.largest.clone().peaks().first().map_or(0.0, |peak| peak.value);
+            let cap = (kind == Kind::Bounded).then_some(MARGIN * longest);
+            tails.extend(peaks::tail(row.largest.clone()).map(|tail| (tail, cap)));
+        }
+        few.sort_unstable_by_key(|(number, _)| *number);
+        let mut pool = Largest::default();
+        few.iter().for_each(|(_, us)| pool.push(*us));
+        tails.extend(peaks::tail(pool).map(|tail| (tail, None)));
+        peaks::largest_of(&tails, self.all.clone(), ratio).map(Expected::of)
+    }
 }
 
 /// The periods of the rows of the report, us.
@@ -309,29 +393,30 @@ impl Expected {
 }
 
 /// None for a lane whose first tenth or rest has no detours.
-fn checked(composed: &Composed, lane: String) -> Option<Checked> {
+fn checked(composed: &Composed, lane: String, known: &Known) -> Option<Checked> {
     let part_ns = (composed.span_ns() / PARTS as u64).max(1);
-    let mut parts: [Largest; PARTS] = Default::default();
+    let mut parts: [Seen; PARTS] = std::array::from_fn(|_| Seen::new(known));
     composed.for_each(|start, took| {
         let at = (start / part_ns).min(PARTS as u64 - 1) as usize;
-        parts[at].push(us(took.iter().map(|(_, ns)| ns).sum()));
+        parts[at].push(took, known);
     });
     let longest: Vec<f64> = parts
         .iter()
-        .map(|part| part.clone().peaks().first().map_or(0.0, |peak| peak.value))
+        .map(|part| part.all.clone().peaks().first().map_or(0.0, |peak| peak.value))
         .collect();
     let ratio = (PARTS - 1) as f64;
     // The prediction of a part, the longest of the others, and whether that is covered.
     let predicted = |part: usize| {
         let others = longest.iter().enumerate().filter(|(at, _)| *at != part);
         let most = others.fold(0.0f64, |most, (_, &length)| most.max(length));
-        let expected = Expected::of(peaks::tail(parts[part].clone())?.largest(ratio));
+        let expected = parts[part].together(known, ratio)?;
         let [lower, upper] = expected.ci95_us;
         (most > 0.0).then_some((expected, most, (lower..=upper).contains(&most)))
     };
     let (expected, longest_us, covered) = predicted(0)?;
-    let tenths: Vec<bool> = (0..PARTS).filter_map(|part| Some(predicted(part)?.2)).collect();
-    let (n, sorted) = (parts[0].n(), parts[0].clone().peaks());
+    let others = (1..PARTS).filter_map(|part| Some(predicted(part)?.2));
+    let tenths: Vec<bool> = std::iter::once(covered).chain(others).collect();
+    let (n, sorted) = (parts[0].all.n(), parts[0].all.clone().peaks());
     Some(Checked {
         lane,
         trained_s: part_ns as f64 / 1e9,
@@ -348,7 +433,7 @@ fn checked(composed: &Composed, lane: String) -> Option<Checked> {
 impl Check {
     fn of(lanes: Vec<Checked>) -> Result<Check> {
         if lanes.is_empty() {
-            bail!("no lane has detours in its first tenth and in the rest: record for longer");
+            bail!("too few detours to check the prediction: record for longer");
         }
         let covered = lanes.iter().filter(|lane| lane.covered).count();
         let mut widths: Vec<f64> =
@@ -383,7 +468,7 @@ pub struct Extended {
     /// The longest detour, recorded and extended.
     pub longest_recorded_us: f64,
     pub longest_us: f64,
-    /// Whatever was never seen occurs less often than this, with 95 % confidence.
+    /// Upper bound on the rate of events that were never seen, with 95 % confidence.
     pub unseen_below_hz: f64,
 }
 
@@ -601,16 +686,20 @@ struct Sums {
 fn for_each_row(lane: &Composed, of: &[u32], mut tell: impl FnMut(u32, u64)) {
     let mut sums: Vec<(u32, u64)> = Vec::new();
     lane.for_each(|_, parts| {
-        sums.clear();
-        for &(source, ns) in parts {
-            let Some(&row) = of.get(source as usize) else { continue };
-            match sums.iter_mut().find(|(found, _)| *found == row) {
-                Some((_, sum)) => *sum += ns,
-                None => sums.push((row, ns)),
-            }
-        }
+        sum_by_row(parts, of, &mut sums);
         sums.iter().for_each(|&(row, ns)| tell(row, ns));
     });
+}
+
+fn sum_by_row(parts: &[(u32, u64)], of: &[u32], sums: &mut Vec<(u32, u64)>) {
+    sums.clear();
+    for &(source, ns) in parts {
+        let Some(&row) = of.get(source as usize) else { continue };
+        match sums.iter_mut().find(|(found, _)| *found == row) {
+            Some((_, sum)) => *sum += ns,
+            None => sums.push((row, ns)),
+        }
+    }
 }
 
 /// What is known about lengths beyond those seen.
@@ -633,8 +722,8 @@ impl Extended {
     pub fn words(&self) -> String {
         format!(
             "--tail: {} of recorded CPU time extended to {}; of the time lost, {} is as recorded, {} drawn from \
-             fitted tails, {} of sources too rare for one; the longest detour is {} instead of {}; what was \
-             never seen occurs less than once in {}",
+             fitted tails, {} of sources too rare for one; the longest detour is {} instead of {}; \
+             events never seen occur less than once in {}",
             words::time(self.watched_s * 1e9),
             words::time(self.extended_s * 1e9),
             words::percent_said(self.data_pct),

@@ -23,7 +23,7 @@ use trace::{Class, Mode, ProcessKey, node_index};
 use crate::{
     action::{self, Action, WORTHWHILE_PCT},
     advice::{Advice, AdvisedSource, Place, Remedy},
-    load::Load,
+    load::{Busy, Load},
     open::{self, AnyReader, Opened},
     placement::{self, Places},
     recorded::{Groups, Recorded, Source, lane_words, no_source},
@@ -65,6 +65,8 @@ pub struct Request {
 /// What to evaluate besides processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Further {
+    /// Not even processes: only the job as recorded.
+    OnlyTheJob,
     Nothing,
     /// Sources and units, and classes or CPUs if asked for.
     By(By),
@@ -123,6 +125,9 @@ pub struct WhatIf {
     pub tail: Option<Extended>,
     /// About noise of the recording that is not used, or missing because the recording is incomplete.
     pub remarks: Vec<String>,
+    /// The remark that the recording supports fewer ranks.
+    #[serde(skip)]
+    pub unsupported: Option<String>,
 }
 
 fn model_name<S: serde::Serializer>(model: &Model, to: S) -> Result<S::Ok, S::Error> {
@@ -343,8 +348,8 @@ pub fn ask(
     if request.tail && (request.shift.is_some() || request.quantise || request.further.is(By::Cpu))
     {
         bail!(
-            "--tail draws the noise of each CPU anew, which moving, co-scheduling or silencing a CPU \
-             requires as recorded: omit --tail, or --shift, --quantise and --by cpu"
+            "--tail cannot be used with --shift, --quantise or --by cpu, which require the noise \
+             as recorded: omit --tail, or these options"
         );
     }
     let recorded = Recorded::new(reader);
@@ -410,6 +415,7 @@ pub fn ask(
         sources: &recorded.sources,
         detour_ns,
         advice,
+        load: &request.load,
         place: Place::of_recording(reader.manifest()),
     };
     let cpus = match request.further.is(By::Cpu) {
@@ -418,10 +424,13 @@ pub fn ask(
     };
     let median = Sample::new(answers.as_recorded)?.estimate(0.5);
     let processes = results.processes();
+    let mut load = request.load.clone();
+    let actions = action::choose(&processes, &mut load, workload.ranks());
     let extended = copies.as_ref().map(|copies| copies.extended);
     // Tails are what a recording lacks for more ranks.
     let unsupported = support.filter(|_| extended.is_none());
     let unsupported = unsupported.and_then(|support| support.remark(workload.ranks()));
+    let needs = unsupported.clone();
     let tails = extended.as_ref().map(Extended::words);
     let fewer_cpus = (1..names.len()).contains(&cpus.len()).then(|| {
         format!(
@@ -452,11 +461,11 @@ pub fn ask(
             detours,
             detour_ns_total: detour_ns,
         },
-        actions: action::choose(&processes, &request.load, workload.ranks()),
-        load: request.load.clone(),
+        actions,
+        load: load.advised(advice, &Place::of_recording(reader.manifest())),
         processes,
         sources: match request.further {
-            Further::Nothing => Vec::new(),
+            Further::OnlyTheJob | Further::Nothing => Vec::new(),
             Further::By(_) => results.sources(),
         },
         others: results.others(),
@@ -465,6 +474,7 @@ pub fn ask(
         cpus,
         together: results.together(&request.remove),
         tail: extended,
+        unsupported: needs,
         remarks: recorded
             .remarks()
             .into_iter()
@@ -679,6 +689,9 @@ impl Plans {
         processes: &Accounts,
         request: &Request,
     ) -> Result<Plans> {
+        if request.further == Further::OnlyTheJob {
+            return Ok(Plans::default());
+        }
         let mut questions = Questions::default();
         let mut of_groups = |accounts: &Accounts| -> Vec<(u32, usize)> {
             let chosen = choose(accounts, request.top).into_iter();
@@ -765,6 +778,7 @@ struct Results<'a> {
     sources: &'a [Source],
     detour_ns: u64,
     advice: &'a Advice,
+    load: &'a Load,
     place: Place,
 }
 
@@ -820,6 +834,7 @@ impl Results<'_> {
                         pids: &source.pids,
                         unit: key.unit.as_deref(),
                         detail: source.detail.as_deref(),
+                        policy: self.policy(&source.process),
                         program,
                     },
                     key.own || source.init,
@@ -877,6 +892,7 @@ impl Results<'_> {
                         pids: &pids,
                         unit: key.unit.as_deref(),
                         detail: source.detail.as_deref(),
+                        policy: self.policy(key),
                         program,
                     },
                     key.own || init,
@@ -887,6 +903,14 @@ impl Results<'_> {
         let mut rows: Vec<OfProcess> = chosen.into_iter().map(row).collect();
         rows.sort_by(|a, b| by_gain(&a.answer, &b.answer));
         rows
+    }
+
+    /// Of a process that is load.
+    fn policy(&self, process: &ProcessKey) -> Option<&str> {
+        let is_it = |busy: &&Busy| {
+            process.class == Class::Thread && !process.program && busy.process == process.process
+        };
+        self.load.busy.iter().find(is_it)?.policy.as_deref()
     }
 
     /// For what costs something. The recorder's own threads need none, because they end with the

@@ -140,8 +140,11 @@ fn load_is_not_noise() {
     assert!((busy.cpu_pct - 80.0).abs() < 4.0, "{}", busy.cpu_pct);
     let idle = decision.load.idle_pct.expect("known");
     assert!((idle - 55.0).abs() < 3.0, "{idle}");
-    assert!(decision.actions.iter().all(|action| action.process != "rustc"));
     assert!(decision.load.is_counted());
+    // What a job would gain beside it is not known, so no row says it.
+    assert!(decision.actions.is_empty() && decision.job_time.is_some());
+    let rows = decided(&trace, Some(64), placement::Request::default()).summary.processes;
+    assert!(rows.len() == 2 && rows.iter().all(|row| row.gain_pct.is_none()), "{rows:?}");
     let reader = open::open(Path::new(&trace)).expect("a recording");
     let excluded = |name: &str| Load::of_recording(&reader, &[name.to_owned()]);
     for name in ["rustc", "process:rustc", "thread:rustc", "thread"] {
@@ -266,7 +269,10 @@ fn a_production_job_recorded_without_the_probe_can_be_asked_about() {
     assert!((action.gain_pct - 10.0).abs() < 0.6, "{}", action.gain_pct);
     assert!(decision.load.busy_left_out && decision.load.busy[0].process == "lammps");
     assert!(
-        decision.job_remarks.iter().any(|remark| remark.contains("lammps is taken for the job"))
+        decision
+            .job_remarks
+            .iter()
+            .any(|remark| remark.contains("lammps is assumed to be the job"))
     );
 }
 
@@ -459,4 +465,132 @@ fn the_curve_of_the_job_ends_at_the_decision_and_is_flat_without_the_first_actio
         assert!(without.points.iter().all(|point| point.slowdown_median == 1.0));
         assert_eq!(ranks(&job.with_tail), if tail { &[4, 16, 64][..] } else { &[] });
     }
+}
+
+/// Two threads of a program that share CPU 0 with a real-time process: it takes 84 of every 100 ms, for which
+/// both wait.
+fn beside_a_burner(name: &str) -> String {
+    let path = scratch(name);
+    let thread = |tid| Lane::Thread { pid: 4000, tid, name: "solver".into() };
+    let manifest = Manifest {
+        host: "node01".into(),
+        mode: Mode::Program,
+        lanes: [4000, 4001].map(thread).into(),
+        ..Manifest::default()
+    };
+    let mut writer = Writer::create(&path, Overwrite::Yes, &manifest).expect("created");
+    for (id, (name, pid, policy)) in
+        (0..).zip([("burn", 77, "SCHED_FIFO 40"), ("solver", 4000, "SCHED_OTHER nice 0")])
+    {
+        let source = Source {
+            class: Class::Thread,
+            name: name.into(),
+            unit: None,
+            detail: None,
+            pids: vec![pid],
+            own: false,
+            program: name == "solver",
+            policy: Some(policy.into()),
+            cause: None,
+        };
+        writer.add_source(SourceId(id), &source).expect("added");
+    }
+    for lane in 0..2 {
+        let mut block = Block::new(LaneId(lane));
+        for at in (0..4000 * MS).step_by(100 * MS as usize) {
+            made::strike(&mut block, SourceId(0), 0, (at, 84 * MS));
+            // They take turns.
+            let turn = (at + (84 + 2 * u64::from(lane)) * MS, 2 * MS);
+            made::strike(&mut block, SourceId(1), 0, turn);
+        }
+        writer.write_block(&block).expect("written");
+    }
+    let to_ns = 4000 * MS;
+    let lane = |lane| LaneTotals { lane, from_ns: 0, to_ns, ..LaneTotals::default() };
+    let trailer = Trailer { lanes: (0..2).map(lane).collect(), ..Trailer::default() };
+    writer.finish(trailer).expect("finished");
+    path.to_str().expect("text").to_owned()
+}
+
+/// What takes a program's CPU is load, not nothing: it is named, and a real-time policy explained.
+#[test]
+fn what_computes_on_a_programs_cpu_is_a_load() {
+    let trace = beside_a_burner("decide-burner.detour");
+    let decision = decided(&trace, Some(2), placement::Request::default()).decision;
+    let [busy] = &decision.load.busy[..] else { panic!("{:?}", decision.load) };
+    // Both threads wait for the same 84 ms.
+    assert!(busy.process == "burn" && (busy.cpu_pct - 84.0).abs() < 0.1, "{busy:?}");
+    assert_eq!(busy.policy.as_deref(), Some("SCHED_FIFO 40"));
+    assert!(busy.is_real_time() && decision.load.is_counted() && decision.actions.is_empty());
+    let commands: Vec<&String> = busy.advice.iter().flat_map(|remedy| &remedy.run).collect();
+    assert!(commands.iter().any(|line| line.contains("chrt") && line.contains("77")), "{busy:?}");
+    // Asked about it nevertheless, it has a gain and its remedy, and is no action.
+    let reader = open::open(Path::new(&trace)).expect("a recording");
+    let asked = |load: Load| {
+        let request = whatif::Request {
+            runs: 10,
+            remove: Vec::new(),
+            shift: None,
+            quantise: false,
+            top: 20,
+            repeat: true,
+            part: Part::default(),
+            placement: placement::Request::default(),
+            exclude: Vec::new(),
+            load,
+            further: Further::By(By::Process),
+            tail: false,
+        };
+        let advice = Advice::built_in().expect("advice");
+        ask(&reader, &usual(Some(2)), &request, &advice, &WORK).expect("answers")
+    };
+    let whatif = asked(Load::of_recording(&reader, &[]));
+    let row = whatif.processes.iter().find(|row| row.process == "burn").expect("a row");
+    assert!(row.answer.removed.gain_pct > 50.0, "{row:?}");
+    assert!(row.advice.iter().any(|remedy| remedy.run[0].contains("chrt")), "{row:?}");
+    assert!(whatif.actions.iter().all(|action| action.process != "burn"));
+    assert!(whatif.load.is("burn") && !whatif.load.busy[0].advice.is_empty());
+    // Without it, nothing is load.
+    assert!(!Load::of_recording(&reader, &["burn".to_owned()]).is_counted());
+}
+
+/// No row is left out silently: what is no action because it takes much of a CPU is said to be load.
+#[test]
+fn what_is_no_action_for_being_load_is_among_the_load() {
+    let hog = Habit { every_ns: 10 * MS, takes_ns: 4 * MS, cpu: Some(1), ..DAEMON };
+    let trace = recording("decide-hog.detour", Mode::Attributed, 2, 10, &[hog]);
+    let reader = open::open(Path::new(&trace)).expect("a recording");
+    let request = whatif::Request {
+        runs: 10,
+        remove: Vec::new(),
+        shift: None,
+        quantise: false,
+        top: 20,
+        repeat: true,
+        part: Part::default(),
+        placement: placement::Request::default(),
+        exclude: Vec::new(),
+        load: Load::default(),
+        further: Further::By(By::Process),
+        tail: false,
+    };
+    let advice = Advice::built_in().expect("advice");
+    let whatif = ask(&reader, &usual(Some(2)), &request, &advice, &WORK).expect("answers");
+    assert!(whatif.actions.is_empty() && whatif.load.is("fakemond"), "{:?}", whatif.load);
+}
+
+/// The interval of a gain is that of the simulated runs, which all draw from the same few events.
+#[test]
+fn a_headline_that_rests_on_few_events_says_so() {
+    let rare = Habit { every_ns: 1000 * MS, takes_ns: 30 * MS, cpu: Some(1), ..DAEMON };
+    let trace = recording("decide-rare.detour", Mode::Attributed, 2, 9, &[rare, TICK]);
+    let decision = decided(&trace, Some(256), placement::Request::default()).decision;
+    let rests_on = decision.rests_on.expect("few events");
+    assert_eq!((rests_on.process.as_str(), rests_on.detours), ("fakemond", 9));
+    let trace = recording("decide-often.detour", Mode::Attributed, 2, 9, &[TENTH, TICK]);
+    let decision = decided(&trace, Some(256), placement::Request::default()).decision;
+    assert!(decision.rests_on.is_none() && !decision.actions.is_empty());
+    let trace = recording("decide-brief.detour", Mode::Attributed, 2, 1, &[TICK]);
+    let more = decided(&trace, Some(2048), placement::Request::default()).decision;
+    assert!(more.unsupported.is_some_and(|remark| more.job_remarks.contains(&remark)));
 }

@@ -84,7 +84,7 @@ fn of_input<R: Read + Send>(
         Some(sample) => {
             Ok(vec![Named { name: name.to_owned(), part: None, of, sample, remarks: Vec::new() }])
         }
-        None => bail!("it has no samples"),
+        None => bail!("no samples found"),
     };
     if starts_with_a_number(&head) {
         request.no_sources(name)?;
@@ -98,7 +98,7 @@ fn of_input<R: Read + Send>(
     let mut bytes = head;
     input.take(MOST_BYTES + 1 - bytes.len() as u64).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > MOST_BYTES {
-        bail!("it is larger than {MOST_BYTES} bytes, which only numbers (one per line) may be");
+        bail!("it is larger than {MOST_BYTES} bytes (only numbers, one per line, may be larger)");
     }
     if trace::is_trace(&bytes) {
         if run.is_some() {

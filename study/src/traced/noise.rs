@@ -92,7 +92,8 @@ impl Noise {
         let manifest = reader.manifest();
         if !manifest.nodes.is_empty() {
             bail!(
-                "{} is merged from several nodes, whose clocks it no longer has: pass the recordings of the nodes",
+                "{} is merged from several nodes and lacks their clocks: specify the recordings of \
+                 the nodes",
                 reader.name()
             );
         }
@@ -109,7 +110,7 @@ impl Noise {
         if lanes.is_empty() {
             let what = match manifest.mode {
                 Mode::Program => "has no thread of this run's ranks",
-                _ => "is of CPUs, and not of this run's ranks",
+                _ => "covers CPUs instead of this run's ranks",
             };
             bail!(
                 "{} {what}: record both together with `detour mpi record --noise`",
