@@ -1,11 +1,12 @@
-//! The `detail` of a row as text: its processes, wakers, callbacks or senders, most frequent first.
+//! The `detail` of a row, or of a part of it, as text: its processes, wakers, callbacks or senders, most
+//! frequent first.
 
 use std::fmt::Write;
 
 use trace::{Class, Mode, Source};
 
 use crate::Contents;
-use crate::rows::{Part, Row, Rows};
+use crate::rows::{Row, Rows};
 
 /// Details listed; the rest are counted.
 const SHOWN: usize = 3;
@@ -34,18 +35,22 @@ pub(crate) fn describe(row: &Row, rows: &Rows, contents: &Contents<'_>) -> Optio
 }
 
 fn details(row: &Row, rows: &Rows, sources: &[Source]) -> Option<String> {
+    let parts = row.members.iter().filter_map(|&id| {
+        let (source, fine) = (sources.get(id as usize)?, rows.fine.get(id as usize)?);
+        let part = fine.part;
+        (part.hits > 0 || part.cost_ns > 0).then_some((source, part.count, part.cost_ns))
+    });
+    details_of(parts)
+}
+
+/// What the sources of a row have in their details, most frequent first: each source with how often it
+/// happened, and its cost.
+pub fn details_of<'a>(parts: impl IntoIterator<Item = (&'a Source, u64, u64)>) -> Option<String> {
     let mut pids: Vec<u32> = Vec::new();
-    let mut details: Vec<(&str, Part)> = Vec::new();
+    let mut details: Vec<(&str, (u64, u64))> = Vec::new();
     let mut class = None;
-    for &id in &row.members {
-        let (Some(source), Some(fine)) = (sources.get(id as usize), rows.fine.get(id as usize))
-        else {
-            continue;
-        };
+    for (source, count, cost_ns) in parts {
         class = Some(source.class);
-        if fine.part.hits == 0 && fine.part.cost_ns == 0 {
-            continue;
-        }
         for pid in &source.pids {
             if !pids.contains(pid) {
                 pids.push(*pid);
@@ -54,17 +59,14 @@ fn details(row: &Row, rows: &Rows, sources: &[Source]) -> Option<String> {
         if let Some(detail) = source.detail.as_deref().filter(|d| !d.is_empty()) {
             let text = detail.strip_prefix(lead(source.class)).unwrap_or(detail);
             match details.iter_mut().find(|(known, _)| *known == text) {
-                Some((_, part)) => {
-                    part.count += fine.part.count;
-                    part.hits += fine.part.hits;
-                    part.cost_ns = part.cost_ns.saturating_add(fine.part.cost_ns);
+                Some((_, sum)) => {
+                    *sum = (sum.0.saturating_add(count), sum.1.saturating_add(cost_ns));
                 }
-                None => details.push((text, fine.part)),
+                None => details.push((text, (count, cost_ns))),
             }
         }
     }
-    details
-        .sort_by(|a, b| (b.1.count, b.1.cost_ns).cmp(&(a.1.count, a.1.cost_ns)).then(a.0.cmp(b.0)));
+    details.sort_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(b.0)));
 
     let mut text = String::new();
     if !pids.is_empty() {
@@ -78,14 +80,14 @@ fn details(row: &Row, rows: &Rows, sources: &[Source]) -> Option<String> {
             text.push_str("; ");
         }
         text.push_str(class.map_or("", lead));
-        for (i, (detail, part)) in details.iter().take(SHOWN).enumerate() {
+        for (i, (detail, (count, _))) in details.iter().take(SHOWN).enumerate() {
             if i > 0 {
                 text.push_str(", ");
             }
             text.push_str(&cut(detail));
             // A part that only continues others has no count.
-            if part.count > 0 {
-                let _ = write!(text, " {}x", part.count);
+            if *count > 0 {
+                let _ = write!(text, " {count}x");
             }
         }
         more(&mut text, details.len());
@@ -111,7 +113,7 @@ fn cut(detail: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use trace::Source;
+    use crate::rows::Part;
 
     fn source(class: Class, detail: &str, pids: &[u32]) -> Source {
         Source {

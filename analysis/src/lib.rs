@@ -38,6 +38,7 @@ pub use by::{By, GroupKey};
 pub use comparable::{Incomparable, Part, Scope, scope};
 pub use compare::{Change, Comparison, Interval, Recording, Side, Verdict, compare};
 pub use costs::{Bin, Costs};
+pub use detail::details_of;
 pub use nodes::{FAR, FEWEST as FEWEST_NODES};
 pub use pass::Summariser;
 pub use program::{ThreadFacts, ThreadTime, Threads, lend_noise};

@@ -4,15 +4,17 @@
 use analysis::words::{interval_said, percent_said, shell_quoted};
 use study::{
     action::{Action, FEW_DETOURS, WORTHWHILE_PCT},
+    advice::Remedy,
     decision::{Beyond, Decision},
     load::{Busy, Load},
     whatif::Baseline,
     workload::Job,
 };
+use trace::Class;
 
 use crate::{
     Options,
-    words::{capital, count, label_of, outside_label, safe, unpunctuated, wrap},
+    words::{capital, count, label_of, outside_label, plural, safe, unpunctuated, wrap},
 };
 
 /// The decision of a report.
@@ -24,7 +26,8 @@ pub fn decision(decision: &Decision, options: Options) -> String {
     match (&decision.job, &decision.job_time) {
         (Some(job), Some(time)) => {
             let (title, beyond) = headline(decision, job, time);
-            let title = [title].into_iter().chain(beyond).collect::<Vec<_>>().join(" ");
+            let title = [title].into_iter().chain(beyond).chain(reserves(decision));
+            let title = title.collect::<Vec<_>>().join(" ");
             parts.push(style.title(&wrap(&title, style.width, "")));
             parts.push(wrap(&job_said(job), style.width, ""));
             parts.extend(actions_beside(&decision.actions, &decision.load, options));
@@ -36,8 +39,7 @@ pub fn decision(decision: &Decision, options: Options) -> String {
             }
         }
     }
-    let remarks = decision.job_remarks.iter().map(|remark| format!("{}.", capital(&safe(remark))));
-    parts.extend(remarks.map(|remark| wrap(&remark, style.width, "")));
+    parts.extend(remarks(decision).map(|remark| wrap(&remark, style.width, "")));
     if parts.is_empty() { String::new() } else { parts.join("\n") + "\n\n" }
 }
 
@@ -50,8 +52,7 @@ pub(crate) fn headline(
 ) -> (String, Option<String>) {
     if decision.load.is_counted() {
         let sentence = format!(
-            "How much longer a job of this kind runs on {} ranks is not known: the load would count \
-             as noise.",
+            "No estimate for a job of this kind on {} ranks: the load would be counted as noise.",
             count(job.ranks)
         );
         return (sentence, None);
@@ -75,6 +76,42 @@ pub(crate) fn headline(
     (sentence, outside.map(beyond_said))
 }
 
+/// Why the headline may be wrong: it rests on little, or on too few detours for so many ranks.
+pub(crate) fn reserves(decision: &Decision) -> Vec<String> {
+    if decision.load.is_counted() || decision.job_time.is_none() {
+        return Vec::new();
+    }
+    // Unless the headline has it.
+    let is_said = |process: &str| {
+        let of = |outside: &&Beyond| outside.process.as_deref() == Some(process);
+        decision.beyond.iter().find(of).is_some_and(|outside| few(outside.detours).is_some())
+    };
+    let rests_on = decision.rests_on.as_ref().filter(|rests_on| !is_said(&rests_on.process));
+    let rests_on = rests_on.map(|rests_on| {
+        let what = match rests_on.class {
+            Class::OutsideKernel => outside_label(&rests_on.process).map(str::to_owned),
+            _ => None,
+        };
+        let what = what.unwrap_or_else(|| safe(&label_of(rests_on.class, &rests_on.process)));
+        format!("This rests on {} of {what}.", plural(rests_on.detours, "event"))
+    });
+    rests_on.into_iter().chain(decision.unsupported.as_deref().map(sentence)).collect()
+}
+
+/// About the simulation, without what the headline says.
+pub(crate) fn remarks(decision: &Decision) -> impl Iterator<Item = String> {
+    let said = reserves(decision);
+    decision
+        .job_remarks
+        .iter()
+        .map(|remark| sentence(remark))
+        .filter(move |remark| !said.contains(remark))
+}
+
+fn sentence(remark: &str) -> String {
+    format!("{}.", capital(&safe(remark)))
+}
+
 fn beyond_said(outside: &Beyond) -> String {
     let what = match &outside.process {
         Some(process) => format!("{}, which is process 1", safe(process)),
@@ -83,7 +120,7 @@ fn beyond_said(outside: &Beyond) -> String {
     let few = few(outside.detours);
     let few = few.map_or_else(String::new, |few| format!(" ({few}: record longer to be sure)"));
     format!(
-        "{} of its time is due to what nothing on this node can switch off: {what}{few}.",
+        "{} of its time is due to sources that cannot be disabled here: {what}{few}.",
         percent_said(outside.gain_pct)
     )
 }
@@ -118,9 +155,63 @@ pub(crate) fn label(action: &Action) -> String {
     label_of(action.class, &action.process)
 }
 
-/// The same, unless there are none beside a load: it may hide what is worth doing.
+/// The actions, and what is none because it is load. That none is worth doing is not said beside a load:
+/// it may hide some.
 pub(crate) fn actions_beside(list: &[Action], load: &Load, options: Options) -> Option<String> {
-    (!list.is_empty() || !load.is_counted()).then(|| actions(list, options))
+    let style = options.style();
+    let mut parts = Vec::new();
+    for Said { text, remedies } in loads(load) {
+        parts.push(wrap(&text, style.width, ""));
+        for Remedy { what, run, undo, risk, .. } in remedies {
+            let what = format!("To {}:", safe(what));
+            parts.push(format!("   {}", wrap(&what, style.width - 3, "   ")));
+            parts.extend(run.iter().map(|line| format!("       {}", safe(line))));
+            let after = format!("Undo: {}. Risk: {}.", unpunctuated(undo), unpunctuated(risk));
+            parts.push(format!("   {}", wrap(&after, style.width - 3, "   ")));
+        }
+    }
+    if !list.is_empty() || !load.is_counted() {
+        parts.push(actions(list, options));
+    }
+    (!parts.is_empty()).then(|| parts.join("\n"))
+}
+
+/// A process that is load, and what to do about it.
+pub(crate) struct Said<'a> {
+    pub(crate) text: String,
+    pub(crate) remedies: &'a [Remedy],
+}
+
+/// What is no action because it is load: beside a recorded program, or if no ordinary thread gets past it.
+/// Otherwise, that the node was not idle says enough.
+pub(crate) fn loads(load: &Load) -> impl Iterator<Item = Said<'_>> {
+    let busy = load.busy.iter().filter(|_| load.is_counted()).take(NAMED);
+    let told = busy.filter(|busy| load.of_program || busy.is_real_time());
+    told.map(|busy| {
+        let (name, option) = (safe(&busy.process), exclude(busy));
+        let policy = busy.policy.as_deref().filter(|_| busy.is_real_time());
+        let policy = policy.map_or_else(String::new, |policy| {
+            format!("; {} preempts every ordinary thread", safe(policy))
+        });
+        let text = format!(
+            "Load: {name} took {} of a CPU. Exclude it with {option}, or move the program or the \
+             load{policy}.",
+            percent_said(busy.cpu_pct)
+        );
+        Said { text, remedies: &busy.advice }
+    })
+}
+
+/// Processes that are named.
+const NAMED: usize = 4;
+
+fn exclude(busy: &Busy) -> String {
+    format!("--exclude {}", safe(&shell_quoted(&busy.process)))
+}
+
+/// Above the actions.
+pub(crate) fn title(ranks: u64) -> String {
+    format!("Do this first (gains on {} ranks)", count(ranks))
 }
 
 /// The actions, or that there is none.
@@ -128,12 +219,11 @@ fn actions(actions: &[Action], options: Options) -> String {
     let style = options.style();
     let Some(first) = actions.first() else {
         return format!(
-            "Nothing is worth doing: no action is known that is sure to gain this job {} or more.",
+            "No action recommended: none is certain to save {} or more of this job.",
             percent_said(WORTHWHILE_PCT)
         );
     };
-    let title = format!("Do this first (gains on {} ranks)", count(first.ranks));
-    let mut text = style.title(&title);
+    let mut text = style.title(&title(first.ranks));
     for (number, action) in (1..).zip(actions) {
         let what = format!("{}: {}", safe(&label(action)), safe(&action.text));
         let interval = interval_said(action.gain_ci95_pct);
@@ -154,7 +244,6 @@ fn actions(actions: &[Action], options: Options) -> String {
 
 /// Load is not noise. `when` is ` before` or ` after` if there are two recordings.
 pub(crate) fn not_idle(load: &Load, when: &str) -> Option<String> {
-    const NAMED: usize = 4;
     let busy = &load.busy;
     if busy.is_empty() {
         return None;
@@ -169,14 +258,14 @@ pub(crate) fn not_idle(load: &Load, when: &str) -> Option<String> {
     };
     let idle = |pct: f64| format!(" ({} idle)", percent_said(pct));
     let idle = load.idle_pct.map_or_else(String::new, idle);
-    let what = format!("The node was not idle{when}{idle}: {}{more}.", named.join(", "));
+    let who = if load.of_program { "program was not alone" } else { "node was not idle" };
+    let what = format!("The {who}{when}{idle}: {}{more}.", named.join(", "));
     if load.busy_left_out {
-        return Some(format!("{what} This is load, not noise, and left out of what follows."));
+        return Some(format!("{what} This is load, not noise, and excluded below."));
     }
-    let option = |busy: &Busy| format!("--exclude {}", safe(&shell_quoted(&busy.process)));
-    let options: Vec<String> = busy.iter().take(NAMED).map(option).collect();
+    let options: Vec<String> = busy.iter().take(NAMED).map(exclude).collect();
     Some(format!(
-        "{what} This is load, not noise: record again without it, or leave it out with {}.",
+        "{what} This is load, not noise: record again without it, or exclude it with {}.",
         options.join(" ")
     ))
 }
@@ -185,15 +274,21 @@ pub(crate) fn not_idle(load: &Load, when: &str) -> Option<String> {
 mod tests {
     use super::*;
     use study::advice::{Advice, AdvisedSource, Place, Split};
-    use trace::Class;
 
     fn action(class: Class, process: &str, unit: Option<&str>) -> Option<Action> {
         let split = Split { job: (1..64).collect(), housekeeping: (0..1).collect() };
         let place =
             Place { split: Some(split), tick_hz: 250, smt: Some(true), numa_nodes: Some(2) };
         let pids = [812_000, 812_001];
-        let subject =
-            AdvisedSource { class, name: process, pids: &pids, unit, detail: None, program: false };
+        let subject = AdvisedSource {
+            class,
+            name: process,
+            pids: &pids,
+            unit,
+            detail: None,
+            policy: None,
+            program: false,
+        };
         let advice = Advice::built_in().expect("the table");
         let remedies = advice.remedies(&subject, &place);
         let remedy = remedies.into_iter().find(|r| !r.undo.is_empty() && !r.run.is_empty())?;

@@ -1,8 +1,10 @@
 //! A program under noise: what it was, how well its simulation agrees with its trace, and the sweep.
 
+use std::collections::BTreeMap;
+
 use study::{
     app::{AtRanks, Sweep},
-    hypotheses::Tried,
+    hypotheses::{Refused, Tried},
     sensitivity::{NoiseSensitivity, Sensitivity},
     states::{Waits, path_in_words},
 };
@@ -38,6 +40,9 @@ pub fn app(sweep: &Sweep, options: Options) -> String {
     if !sweep.hypotheses.is_empty() {
         text += &format!("\n{}", hypotheses(sweep, options));
     }
+    if !sweep.refused.is_empty() {
+        text += &format!("\n{}", not_tried(&sweep.refused, options));
+    }
     for point in &sweep.points {
         let Some(of_point) = &point.blame else { continue };
         text += &format!("\n{}", blame(of_point, options));
@@ -52,12 +57,17 @@ pub fn app(sweep: &Sweep, options: Options) -> String {
     text
 }
 
+/// Traces of other collectors do not tell the command.
+fn named(command: &str) -> String {
+    if command.trim().is_empty() { "The traced program".to_owned() } else { safe(command) }
+}
+
 fn heading(sweep: &Sweep, options: Options) -> String {
     let about = &sweep.about;
     let s = |s: f64| time(s * 1e9);
     let mut sentence = format!(
         "{} on {}: {} in the trace, {} of it computing",
-        safe(&about.command),
+        named(&about.command),
         plural(about.traced_ranks.into(), "rank"),
         s(about.traced_s),
         s(about.compute_s),
@@ -145,8 +155,37 @@ fn hypotheses(sweep: &Sweep, options: Options) -> String {
             let sentence = format!("{} changed no run: {}.", names.len(), names.join("; "));
             text += &format!("{}\n", wrap(&sentence, options.style().width, "  "));
         }
+        for (note, names) in notes(effects) {
+            let sentence = format!("{}: {}.", names.join("; "), safe(note));
+            text += &format!("{}\n", wrap(&sentence, options.style().width, "  "));
+        }
     }
     text + &instead(&sweep.hypotheses, options)
+}
+
+/// Notes on changes, each with the changes that it is about.
+fn notes(effects: &[Tried]) -> BTreeMap<&str, Vec<String>> {
+    let mut notes: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for Tried { text, note, .. } in effects {
+        if let Some(note) = note {
+            notes.entry(note).or_default().push(safe(text));
+        }
+    }
+    notes
+}
+
+/// Changes that were not tried, each once.
+fn not_tried(refused: &[Refused], options: Options) -> String {
+    let mut reasons: Vec<(&str, &str)> = Vec::new();
+    for Refused { text, reason, .. } in refused {
+        if !reasons.iter().any(|(known, _)| known == text) {
+            reasons.push((text, reason));
+        }
+    }
+    let sentence = |(text, reason): &(&str, &str)| format!("{} ({})", safe(text), safe(reason));
+    let all: Vec<String> = reasons.iter().map(sentence).collect();
+    let sentence = format!("{} not tried: {}.", all.len(), all.join("; "));
+    format!("{}\n", wrap(&sentence, options.style().width, "  "))
 }
 
 /// Hypotheses without any effect that have rows of their own; more are listed below the table.
@@ -165,7 +204,7 @@ fn instead(effects: &[Tried], options: Options) -> String {
             true => String::new(),
             false => format!(
                 " Waiting and critical paths are those of {} (the same program: {} have too many operations to \
-                 look at).",
+                 analyse).",
                 plural(*looked_at, "rank"),
                 count(*ranks)
             ),
@@ -220,7 +259,8 @@ fn sensitivities(ranks: u64, parameters: &[Sensitivity], options: Options) -> St
     ]);
     let layout = grid.layout(options.style());
     let mut text = layout.header() + "\n";
-    for Sensitivity { parameter, value, slope, from, to } in parameters {
+    let mut jumps = String::new();
+    for Sensitivity { parameter, value, slope, from, to, from_jump_us, to_jump_us } in parameters {
         let (unit, bytes) = if *parameter == "G" { ("ns/B", " B") } else { ("us", "") };
         let at = |value: &Option<f64>| {
             value.map_or("-".to_owned(), |value| format!("{value:.3} {unit}"))
@@ -233,6 +273,26 @@ fn sensitivities(ranks: u64, parameters: &[Sensitivity], options: Options) -> St
             at(to),
         ];
         text += &(layout.line(Tone::Plain, &cells) + "\n");
+        for (end, jump) in [(from, from_jump_us), (to, to_jump_us)] {
+            let Some(us) = jump else { continue };
+            let (by, sign) = (time(us.abs() * 1e3), if *us < 0.0 { '-' } else { '+' });
+            let line = format!(
+                "{parameter}: beyond {} messages change their order, and the time jumps by {sign}{by}.",
+                at(end)
+            );
+            jumps += &format!("{}\n", wrap(&line, options.style().width, ""));
+        }
     }
-    text
+    text + &jumps
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_without_a_command_has_a_name() {
+        assert_eq!(named("./app -n 4"), "./app -n 4");
+        assert_eq!(named(""), "The traced program");
+    }
 }

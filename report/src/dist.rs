@@ -136,7 +136,7 @@ fn compared(comparison: &Comparison, labels: &Labels) -> String {
         comparison.findings.iter().partition(|finding| finding.change == ChangeKind::Quantile);
     let said = match comparison.findings.is_empty() {
         true if comparison.quantiles.is_empty() => "too few samples to compare".to_owned(),
-        true => "no difference that 95 % intervals support".to_owned(),
+        true => "no significant difference (95 % intervals)".to_owned(),
         false => {
             let said = modes.into_iter().take(CHANGED).chain(quantiles).map(finding);
             said.collect::<Vec<String>>().join("; ")
@@ -481,7 +481,8 @@ pub(crate) fn notes(result: &Distributions) -> Vec<String> {
         notes.extend(file.remarks.iter().map(|remark| format!("{name}: {}", safe(remark))));
         if let Some(step) = file.step {
             notes.push(format!(
-                "{name}: values gather about every {}, as of a coarse clock; these are not counted as modes",
+                "{name}: values cluster at every {}, as with a coarse clock; these are not counted \
+                 as modes",
                 brief(step)
             ));
         }
@@ -494,7 +495,7 @@ pub(crate) fn notes(result: &Distributions) -> Vec<String> {
                 episodes(blocks.inflation),
             )),
             None => notes.push(format!(
-                "{name}: intervals for independent samples, as their order is unknown or they are few"
+                "{name}: intervals assume independent samples (order unknown, or too few samples)"
             )),
         }
         if !file.exact {
@@ -526,7 +527,7 @@ pub(crate) fn notes(result: &Distributions) -> Vec<String> {
 fn episodes(inflation: f64) -> String {
     match inflation {
         factor if factor >= 1.5 => {
-            format!("; samples resemble their neighbours, so that {} count as one", number(factor))
+            format!("; samples are autocorrelated, so {} count as one", number(factor))
         }
         _ => String::new(),
     }

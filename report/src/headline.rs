@@ -138,7 +138,7 @@ fn missing(summary: &Summary) -> Vec<String> {
     }
     if let Some(runs) = some(lost.skipped) {
         said.push(format!(
-            "{} skipped by the kernel: what they would have recorded is missing.",
+            "{} skipped by the kernel: their records are missing.",
             plural(runs, "BPF run")
         ));
     }

@@ -21,6 +21,7 @@ mod fleet;
 mod grid;
 mod headline;
 pub mod html;
+mod inject;
 mod isolation;
 mod latency;
 mod longest;
@@ -68,6 +69,7 @@ pub use html::simulated::{
     sweep_pictures,
 };
 pub use html::traced::traced_html;
+pub use inject::injected;
 pub use isolation::isolation;
 pub use latency::latency;
 pub use longest::{happened, longest};
@@ -129,7 +131,7 @@ pub fn text(summary: &Summary, options: Options) -> String {
     let sections = [
         headline::headline(summary, options),
         by(By::Process, processes::processes),
-        by(By::Unit, tables::units),
+        by(By::Unit, tables::units).or_else(|| no_rows(summary, options.by)),
         by(By::Source, sources::sources),
         by(By::Source, sources::details),
         by(By::Class, processes::classes),
@@ -145,6 +147,16 @@ pub fn text(summary: &Summary, options: Options) -> String {
     let mut text = sections.into_iter().flatten().collect::<Vec<String>>().join("\n\n");
     text.push('\n');
     text
+}
+
+/// Instead of a table without rows.
+fn no_rows(summary: &Summary, by: By) -> Option<String> {
+    let text = match by {
+        By::Unit if summary.units.is_empty() => "No source of this recording belongs to a unit.",
+        By::Cpu if summary.cpus.is_empty() => "This recording is of threads, not of CPUs.",
+        _ => return None,
+    };
+    Some(text.to_owned())
 }
 
 /// What to do first, and the summary.

@@ -77,7 +77,7 @@ pub(crate) fn remarks(summary: &Summary, options: Options) -> Vec<String> {
         last => format!("Started within {} of each other, by their own clocks.", time(last * 1e9)),
     }];
     if summary.nodes.len() < FEWEST_NODES {
-        lines.push(format!("Finding outliers takes at least {FEWEST_NODES} nodes."));
+        lines.push(format!("Finding outliers requires at least {FEWEST_NODES} nodes."));
         return lines;
     }
     if summary.outliers.is_empty() {

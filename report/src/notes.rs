@@ -116,7 +116,7 @@ fn cgroups(summary: &Summary) -> Vec<String> {
     if let Some(first) = listed.first() {
         let host = first.host.as_deref().map(|host| format!("on {}: ", safe(host)));
         lines.push(format!(
-            "{}detour record --cgroup {} shows every wait, and who ran instead.",
+            "{}detour record --cgroup {} shows every wait, and what ran instead.",
             host.unwrap_or_default(),
             safe(&shell_quoted(&first.cgroup))
         ));

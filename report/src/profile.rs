@@ -147,7 +147,7 @@ pub(crate) fn waiting(profile: &Profile) -> String {
     if waits.total_ns == 0 {
         let said = match warning(profile) {
             None => "No rank waited for another.",
-            Some(_) => "No waiting was found; what is missing can hide it.",
+            Some(_) => "No waiting found, but the trace is incomplete.",
         };
         return said.to_owned();
     }
@@ -392,7 +392,7 @@ fn regions(profile: &Profile, options: Options) -> Option<String> {
     rest(&mut text, profile.regions.len() - shown, "more region");
     if profile.other_regions > 0 {
         let others = plural(profile.other_regions, "region");
-        text.push_str(&format!("\nand {others} with less time, not kept apart"));
+        text.push_str(&format!("\nand {others} with less time, not listed separately"));
     }
     Some(text)
 }
@@ -452,14 +452,16 @@ fn lost(lost: &LostSums) -> String {
     let parts: Vec<String> = [
         (lost.events, "event"),
         (lost.chunks, "damaged chunk"),
-        (lost.cut_chunks, "chunk that ends within an event"),
-        (lost.table_full, "request or region without room in a table"),
-        (lost.unreadable, "argument that could not be read"),
-        (lost.lists, "list of sizes that was too long"),
-        (lost.unmatched_messages, "send or receive without its other half"),
+        (lost.cut_chunks, "chunk truncated within an event"),
+        (lost.table_full, "request or region dropped (table full)"),
+        (lost.unreadable, "unreadable argument"),
+        (lost.lists, "list of sizes too long to record"),
+        (lost.unmatched_messages, "unmatched send or receive"),
         (lost.different_sizes, "message with two different sizes"),
-        (lost.incomplete_collectives, "collective in which ranks are missing"),
-        (lost.reversed_messages, "message that arrived before it was sent"),
+        (lost.incomplete_collectives, "collective with missing ranks"),
+        (lost.reversed_messages, "message received before it was sent"),
+        (lost.switched_off_ranks, "rank that switched recording off"),
+        (lost.switched_off_calls, "call made while recording was off"),
     ]
     .into_iter()
     .filter(|(n, _)| *n > 0)
@@ -486,7 +488,7 @@ pub(crate) fn notes(profile: &Profile) -> Vec<String> {
         let corrected = match corrections.max().unwrap_or(0) {
             0 if profile.lost.reversed_messages > 0 => "not corrected".to_owned(),
             0 => "no message arrives before it was sent".to_owned(),
-            ns => format!("corrected by the messages by up to {}", time(ns as f64)),
+            ns => format!("corrected from message order by up to {}", time(ns as f64)),
         };
         let contradiction = match profile.clock_contradiction_ns {
             ..=0 => String::new(),
@@ -507,7 +509,7 @@ pub(crate) fn notes(profile: &Profile) -> Vec<String> {
     }
     if profile.waits.total_ns > 0 {
         lines.push(format!(
-            "Sends below {} are taken to be buffered: they never wait for the receiver.",
+            "Sends below {} are assumed to be buffered and never wait for the receiver.",
             power(profile.waits.late_receiver_bytes)
         ));
     }
@@ -539,10 +541,10 @@ mod tests {
         assert_eq!(waiting(&profile), "No rank waited for another.");
         profile.ranks_read = 3;
         assert_eq!(warning(&profile).unwrap(), "The trace of 1 rank is missing.");
-        assert!(waiting(&profile).starts_with("No waiting was found"));
+        assert!(waiting(&profile).starts_with("No waiting found"));
         profile.ranks_read = 4;
         profile.lost.events = 1;
-        assert!(waiting(&profile).starts_with("No waiting was found"));
+        assert!(waiting(&profile).starts_with("No waiting found"));
     }
 
     #[test]
@@ -570,6 +572,6 @@ mod tests {
         assert!(few.ends_with(&format!("and {} more collectives (--all shows them)", 40 - shown)));
         profile.other_regions = 3;
         let text = regions(&profile, Options::default()).unwrap();
-        assert!(text.ends_with("and 3 regions with less time, not kept apart"), "{text}");
+        assert!(text.ends_with("and 3 regions with less time, not listed separately"), "{text}");
     }
 }

@@ -16,7 +16,8 @@ pub fn tails(tails: &Tails, options: Options) -> String {
         text += &format!("\n{}", sources(&tails.sources, options));
     }
     let unseen = format!(
-        "What never occurred in {} of CPU time occurs less than once in {}, with 95 % confidence.",
+        "Events that never occurred in {} of CPU time occur less than once in {}, with 95 % \
+         confidence.",
         seconds(tails.watched_s),
         seconds(1.0 / tails.unseen_below_hz)
     );
@@ -41,7 +42,7 @@ fn title(tails: &Tails) -> String {
             interval(expected.ci95_us)
         ),
         None => format!(
-            "{} in {seen} of CPU time, the longest {longest}: too few to say how long they become.",
+            "{} in {seen} of CPU time, the longest {longest}: too few to fit a tail.",
             plural(tails.all.count, "detour")
         ),
     }

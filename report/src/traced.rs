@@ -98,7 +98,7 @@ pub(crate) fn waiting_said(blame: &TracedBlame) -> String {
         of_all(causes.communication_ns)
     );
     if causes.unexplained_ns > 0 {
-        text += &format!("; {} has no explanation", of_all(causes.unexplained_ns));
+        text += &format!("; {} is unexplained", of_all(causes.unexplained_ns));
     }
     text + "."
 }

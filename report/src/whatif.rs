@@ -26,7 +26,10 @@ pub fn whatif(results: &WhatIf, options: Options) -> String {
         actions_beside(&results.actions, &results.load, options),
         by(By::Process).then(|| processes(results, options)).flatten(),
         by(By::Source).then(|| sources(results, options)).flatten(),
-        differences(results, options),
+        // Of single sources: beside rows that are something else, they would refer to nothing.
+        (options.all || matches!(options.by, By::Process | By::Source))
+            .then(|| differences(results, options))
+            .flatten(),
         (by(By::Unit) && (options.by == By::Unit || !results.units.is_empty()))
             .then(|| groups("unit", &results.units, results, options))
             .flatten(),
@@ -101,7 +104,7 @@ fn processes(results: &WhatIf, options: Options) -> Option<String> {
         grid.row(tone, cells);
     }
     let title = format!(
-        "Gain from removing each process with all that it causes, on {}",
+        "Gain from removing each process with everything it causes, on {}",
         plural_exact(results.ranks, "rank")
     );
     let mut text = format!("{}\n{}", style.title(&title), grid.render(style));

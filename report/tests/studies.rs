@@ -83,8 +83,15 @@ fn whatif(names: &[&str]) -> WhatIf {
     };
     let source = |name: &&str| {
         let class = Class::Thread;
-        let subject =
-            AdvisedSource { class, name, pids: &[], unit: None, detail: None, program: false };
+        let subject = AdvisedSource {
+            class,
+            name,
+            pids: &[],
+            unit: None,
+            detail: None,
+            policy: None,
+            program: false,
+        };
         OfSource {
             class,
             name: (*name).to_owned(),
@@ -132,6 +139,7 @@ fn whatif(names: &[&str]) -> WhatIf {
         together: None,
         tail: None,
         remarks: Vec::new(),
+        unsupported: None,
     }
 }
 

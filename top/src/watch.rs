@@ -143,7 +143,7 @@ pub async fn watch(mut recording: Recording, request: &Request) -> Result<Ended>
     let seconds = view.shown.now_ns as f64 / 1e9;
     let outcome = recording.stop()?;
     if let Some(own) = view.own.average_pct() {
-        said.push(format!("watched {seconds:.0} s, own cost {own:.2} % of a CPU"));
+        said.push(format!("watched {seconds:.0} s, overhead {own:.2} % of a CPU"));
     }
     Ok(Ended { remarks: outcome.remarks, said })
 }

@@ -93,7 +93,7 @@ fn watched(snapshot: &Snapshot) -> String {
 fn cost(snapshot: &Snapshot, line: &mut text::Line<'_>) {
     let cost = &snapshot.cost;
     let own = cost.threads_pct.map_or("unknown".to_owned(), percent);
-    line.put(&format!("own cost {own} of a CPU"), Style::DIM);
+    line.put(&format!("overhead {own} of a CPU"), Style::DIM);
     if let Some(bpf) = cost.bpf_pct {
         line.put(&format!(", BPF {} of the CPUs watched", percent(bpf)), Style::DIM);
     }

@@ -4,7 +4,7 @@ use study::{action::Action, decision::Decision};
 
 use super::tables::{limited, micro};
 use crate::{
-    actions::{few, headline, job_said, label},
+    actions::{few, headline, job_said, label, loads, remarks, reserves, title},
     words::{interval_said, percent_said},
 };
 
@@ -12,10 +12,15 @@ use crate::{
 pub(super) struct Actions {
     pub(super) headline: String,
     /// What most of it is due to, if nothing can be done about that.
-    pub(super) beyond: Option<String>,
+    /// And how sure that is.
+    pub(super) beyond: Vec<String>,
     /// What the job is.
     pub(super) job: String,
+    /// Above the actions: at how many ranks the gains are.
+    pub(super) title: String,
     pub(super) list: Vec<Shown>,
+    /// What is no action because it is load, with commands.
+    pub(super) loads: Vec<(String, Vec<String>)>,
     /// That there are none, unless a load may hide what is worth doing.
     pub(super) nothing: bool,
     pub(super) remarks: Vec<String>,
@@ -40,12 +45,28 @@ pub(super) fn actions(decision: &Decision) -> Result<Actions, String> {
     let (headline, beyond) = headline(decision, job, time);
     Ok(Actions {
         headline: micro(&limited(&headline)),
-        beyond: beyond.map(|text| micro(&limited(&text))),
+        beyond: beyond
+            .into_iter()
+            .chain(reserves(decision))
+            .map(|text| micro(&limited(&text)))
+            .collect(),
+        title: title(job.ranks),
         job: limited(&job_said(job)),
         list: decision.actions.iter().map(shown).collect(),
         nothing: decision.actions.is_empty() && !decision.load.is_counted(),
-        remarks: decision.job_remarks.iter().map(|remark| micro(&limited(remark))).collect(),
+        loads: loads(&decision.load)
+            .map(|said| {
+                let commands = said.remedies.iter().flat_map(|remedy| &remedy.run);
+                (limited(&said.text), commands.map(|line| limited(line)).collect())
+            })
+            .collect(),
+        remarks: remarks(decision).map(|remark| micro(&limited(&remark))).collect(),
     })
+}
+
+/// For figures that belong together on a line.
+pub(super) fn unbroken(text: &str) -> String {
+    text.replace(' ', "\u{a0}")
 }
 
 pub(super) fn shown(action: &Action) -> Shown {
@@ -53,10 +74,10 @@ pub(super) fn shown(action: &Action) -> Shown {
     Shown {
         name: limited(&label(action)),
         what: limited(&action.text),
-        gain: percent_said(action.gain_pct),
-        interval: match few(action.detours) {
-            Some(few) => format!("{}; {few}", interval_said(action.gain_ci95_pct)),
-            None => interval_said(action.gain_ci95_pct),
+        gain: unbroken(&percent_said(action.gain_pct)),
+        interval: {
+            let interval = unbroken(&interval_said(action.gain_ci95_pct));
+            few(action.detours).map_or(interval.clone(), |few| format!("{interval}; {few}"))
         },
         commands: commands.map(|line| limited(line)).collect(),
         undo: limited(&action.undo),

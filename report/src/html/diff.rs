@@ -13,6 +13,7 @@ use super::{
     tables::{LINES, NAME, ROWS, limited, micro},
 };
 use crate::{
+    actions::title,
     diff::{changed, headline, not_idle_said, notes, projection_said, signed, word},
     words::{capital, cut, percent, rate, safe},
 };
@@ -38,6 +39,8 @@ struct Page {
     counts: String,
     projected: String,
     actions: Option<Vec<actions::Shown>>,
+    /// Above them.
+    actions_title: Option<String>,
     /// Of both recordings.
     keys: Vec<Key>,
     scatter: Option<[String; 2]>,
@@ -113,6 +116,7 @@ pub fn diff_html(
         counts: micro(&counts),
         projected: micro(&limited(&projection_said(compared))),
         actions: actions.map(|actions| actions.iter().map(actions::shown).collect()),
+        actions_title: actions.and_then(|list| list.first()).map(|first| title(first.ranks)),
         keys,
         scatter,
         lengths,

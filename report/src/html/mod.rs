@@ -79,7 +79,7 @@ struct Page<'a> {
     /// Those shown initially, and the rest.
     processes: (Vec<processes::Process>, Vec<processes::Process>),
     /// What they are sorted by.
-    ranked_by: &'static str,
+    ranked_by: String,
     sources: (Vec<tables::Source>, Vec<tables::Source>),
     more_sources: Option<String>,
     nodes: Option<nodes::Nodes>,
@@ -100,6 +100,16 @@ struct Page<'a> {
     notes: Vec<String>,
     manifest: Vec<(String, String)>,
     commands: &'a [Command],
+}
+
+/// What the processes are sorted by: gains are those of a job of some size.
+fn ranked_by(input: &Input<'_>) -> String {
+    let (rows, by) = crate::processes::ranked(input.summary);
+    let simulated = rows.iter().any(|row| row.gain_pct.is_some());
+    match input.decision.job.as_ref().filter(|_| simulated) {
+        Some(job) => format!("{by} on {} ranks", crate::words::count(job.ranks)),
+        None => by.to_owned(),
+    }
 }
 
 /// The page.
@@ -127,7 +137,7 @@ pub fn page(input: &Input<'_>) -> Result<String, std::fmt::Error> {
         warning: headline::warning(summary).map(|text| tables::limited(&text)),
         facts: tables::facts(summary),
         processes: processes::processes(summary),
-        ranked_by: crate::processes::ranked(summary).1,
+        ranked_by: ranked_by(input),
         sources: (sources, rest),
         more_sources: tables::more_sources(summary),
         nodes: nodes::nodes(summary),

@@ -3,7 +3,10 @@
 use analysis::{ProcessRow, Summary};
 use trace::Class;
 
-use super::tables::{FIRST, NAME, ROWS};
+use super::{
+    actions::unbroken,
+    tables::{FIRST, NAME, ROWS},
+};
 use crate::{
     processes::ranked,
     words::{count, cut, interval_said, label_of, percent, percent_said, safe, tight},
@@ -54,8 +57,8 @@ fn process(row: &ProcessRow, most: bool) -> Process {
         own: row.own,
         program: row.program,
         most,
-        gain: row.gain_pct.map(percent_said).unwrap_or_default(),
-        interval: row.gain_ci95_pct.map(interval_said).unwrap_or_default(),
+        gain: row.gain_pct.map(|pct| unbroken(&percent_said(pct))).unwrap_or_default(),
+        interval: row.gain_ci95_pct.map(|ends| unbroken(&interval_said(ends))).unwrap_or_default(),
         share: percent(row.share_pct),
         bar: format!("{:.1}", row.share_pct.clamp(0.0, 100.0)),
         count: count(row.count),

@@ -127,10 +127,7 @@ pub fn profile_html(
         waits: waits(profile),
         waits_note: match profile.waits.matrix_other_ns {
             0 => String::new(),
-            ns => format!(
-                "Pairs that were too many to keep apart are not shown: {}.",
-                time(ns as f64)
-            ),
+            ns => format!("Pairs beyond the limit are not shown: {} in total.", time(ns as f64)),
         },
         matrices: matrices(profile),
         cells_note: match profile.matrix.binned {
@@ -147,7 +144,7 @@ pub fn profile_html(
         timeline: match timeline {
             Some(timeline) => Ok(lanes::draw(timeline, marks)),
             None => Err(format!(
-                "Left out: a timeline is drawn for up to {} ranks, and this run has {}.",
+                "Omitted: timelines are limited to {} ranks, and this run has {}.",
                 program::TIMELINE_RANKS,
                 count(u64::from(profile.ranks_read))
             )),

@@ -79,7 +79,7 @@ pub fn traced_html(
                 Ok(lanes::draw(timeline, Some(&Marks { path: &drawn.path, hits: &drawn.hits })))
             }
             None => Err(format!(
-                "Left out: a timeline is drawn for up to {} ranks, and this run has {}.",
+                "Omitted: timelines are limited to {} ranks, and this run has {}.",
                 program::TIMELINE_RANKS,
                 count(u64::from(profile.ranks_read))
             )),

@@ -27,7 +27,8 @@ const CHANGES: [&str; 6] = ["w0", "w1", "w2", "w3", "w4", "w5"];
 /// The figures of a traced program.
 #[must_use]
 pub fn app_pictures(sweep: &Sweep) -> Pictures {
-    let changes = (!sweep.hypotheses.is_empty()).then(|| changes(sweep));
+    let asked = !sweep.hypotheses.is_empty() || !sweep.refused.is_empty();
+    let changes = asked.then(|| changes(sweep));
     let waiting = sweep.points.iter().rev().find_map(|point| {
         let blame = point.blame.as_ref()?;
         let path = path_in_words(&blame.parts);
@@ -104,10 +105,16 @@ fn changes(sweep: &Sweep) -> Section {
         });
         format!("Critical before: {}.{fewer}", path_in_words(&effect.path_before))
     });
+    let of_change = sweep.hypotheses.iter().filter(|one| Some(one.ranks) == most);
+    let noted = of_change.filter_map(|one| Some(format!("{}: {}.", one.text, one.note.as_ref()?)));
+    let last = sweep.refused.last().map(|refused| refused.ranks);
+    let of_last = sweep.refused.iter().filter(|one| Some(one.ranks) == last);
+    let refused = of_last.map(|one| format!("Not tried: {} ({}).", one.text, one.reason));
+    let notes: Vec<String> = noted.chain(refused).take(ROWS).collect();
     Section {
         id: "s-changes",
         title: "What would change it",
-        lines: before.iter().map(|line| micro(&limited(line))).collect(),
+        lines: before.iter().chain(&notes).map(|line| micro(&limited(line))).collect(),
         figures: figures.collect(),
         header: vec![
             "if",
