@@ -15,8 +15,15 @@ pub fn run(data: &[u8]) {
     for class in Class::ALL {
         let (unit, detail) = (Some("fakemond.service"), Some("irq 24"));
         for program in [false, true] {
-            let subject =
-                AdvisedSource { class, name: "fakemond", pids: &[], unit, detail, program };
+            let subject = AdvisedSource {
+                class,
+                name: "fakemond",
+                pids: &[],
+                unit,
+                detail,
+                policy: None,
+                program,
+            };
             advice.remedies(&subject, &Place::default());
         }
     }

@@ -85,7 +85,7 @@ impl Pattern {
     fn decode(bytes: &[u8]) -> Result<Option<Pattern>> {
         let wrong = || {
             LinkError::Wrong(
-                "the other end asks for something unknown: use the same version of detour on both"
+                "unknown request from peer: use the same version of detour on both hosts"
                     .to_owned(),
             )
         };

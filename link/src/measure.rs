@@ -69,7 +69,7 @@ fn both(link: &mut dyn Link, pattern: Pattern) -> Result<[Vec<f64>; 2]> {
     let count = link.receive(8)?;
     let count = count.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
     if count > crate::MOST {
-        return Err(LinkError::Wrong(format!("the other end has measured {count} times")));
+        return Err(LinkError::Wrong(format!("invalid reply from peer: {count} measurements")));
     }
     let other = if count > 0 { link.receive(8 * count as usize)? } else { Vec::new() };
     let number = |bytes: &[u8]| bytes.first_chunk().map_or(0.0, |bytes| f64::from_le_bytes(*bytes));

@@ -85,8 +85,7 @@ impl TcpLink {
         link.send(&name)?;
         if link.receive(GREETING.len())? != GREETING {
             return Err(LinkError::Wrong(
-                "the other end does not speak the same protocol: use the same version of detour"
-                    .into(),
+                "protocol mismatch: use the same version of detour on both hosts".into(),
             ));
         }
         let name = link.receive(name.len())?;
@@ -129,7 +128,7 @@ impl TcpLink {
 }
 
 fn gone() -> LinkError {
-    LinkError::Wrong("the other end has closed the connection".to_owned())
+    LinkError::Wrong("connection closed by peer".to_owned())
 }
 
 /// Polls, and looks at the clock only now and then.
@@ -146,14 +145,14 @@ impl Patience {
     fn or_fail(&mut self, error: io::Error) -> Result<()> {
         match error.kind() {
             ErrorKind::WouldBlock | ErrorKind::Interrupted => {}
-            _ => return Err(failed("the connection failed")(error)),
+            _ => return Err(failed("connection failed")(error)),
         }
         self.polls = self.polls.wrapping_add(1);
         if self.polls.is_multiple_of(1 << 16) {
             let since = *self.since.get_or_insert_with(Instant::now);
             if since.elapsed() > PATIENCE {
                 let why = format!("no answer for {} s", PATIENCE.as_secs());
-                return Err(LinkError::Wrong(format!("the other end is gone: {why}")));
+                return Err(LinkError::Wrong(format!("connection lost: {why}")));
             }
         }
         std::hint::spin_loop();

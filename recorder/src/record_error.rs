@@ -33,11 +33,11 @@ pub enum RecordError {
     #[error("process {0} does not exist")]
     NoProcess(u32),
     #[error(
-        "{0} is not a cgroup: give a directory below the cgroup v2 mount point, or the name of a \
-         systemd unit that is running"
+        "{0} is not a cgroup: specify a directory below the cgroup v2 mount point, or the name of \
+         a systemd unit that is running"
     )]
     NoCgroup(String),
-    #[error("{name} is the name of several cgroups: give one of {}", .paths.join(", "))]
+    #[error("ambiguous cgroup '{name}' (matches {})", .paths.join(", "))]
     SeveralCgroups { name: String, paths: Vec<String> },
     #[error("cannot run {command}: {source}")]
     Command { command: String, source: std::io::Error },

@@ -18,21 +18,21 @@ pub enum TraceError {
     #[error("{file} already exists: choose another name with -o, or remove it")]
     Exists { file: String },
 
-    #[error("refusing to write to {file}: it is {what}; give the name of a file or a pipe")]
+    #[error("refusing to write to {file}: it is {what}; specify a file or a pipe")]
     NotAFile { file: String, what: &'static str },
 
-    #[error("refusing to overwrite the recording {file}: give another name, or remove it first")]
+    #[error("refusing to overwrite the recording {file}: choose another name, or remove it first")]
     IsRecording { file: String },
 
     #[error(
-        "refusing to overwrite {file}: not a recording; give another name, or record with --force"
+        "refusing to overwrite {file}: not a recording; choose another name, or record with --force"
     )]
     NotARecording { file: String },
 
     #[error("no process is reading from {file}: start the reader first")]
     NoReader { file: String },
 
-    #[error("another process is recording to {file}: give another name")]
+    #[error("another process is recording to {file}: choose another name")]
     Busy { file: String },
 
     #[error(

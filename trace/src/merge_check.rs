@@ -18,11 +18,11 @@ pub enum NodesError {
          (--force merges them anyway)"
     )]
     Nameless { one: String, other: String },
-    #[error("{one} and {other} are the same recording of {host}: leave one out")]
+    #[error("{one} and {other} are the same recording of {host}: omit one")]
     Twice { one: String, other: String, host: String },
     #[error(
         "{one} and {other} both recorded {lane} of {host} at the same time, so its noise would count \
-         twice: leave one out (--force merges them anyway)"
+         twice: omit one (--force merges them anyway)"
     )]
     SameLane { one: String, other: String, host: String, lane: String },
     #[error(
@@ -214,7 +214,7 @@ mod tests {
         // One recorder for each half of the node.
         assert_eq!(complaint(&[one.clone(), node("a2", &high, 1002.0, 1012.0)]), "");
         let same = complaint(&[one.clone(), node("b", &low, 1000.0, 1010.0), one]);
-        assert!(same.contains("the same recording of a: leave one out"), "{same}");
+        assert!(same.contains("the same recording of a: omit one"), "{same}");
     }
 
     #[test]

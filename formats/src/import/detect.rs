@@ -38,7 +38,8 @@ impl fmt::Display for Format {
     }
 }
 
-pub(super) fn detect(file: &str, bytes: &[u8]) -> Result<Format, ImportError> {
+/// With `lenient`, malformed lines at the beginning do not matter.
+pub(super) fn detect(file: &str, bytes: &[u8], lenient: bool) -> Result<Format, ImportError> {
     let file = || file.to_owned();
     let packed: [(&[u8], _, _); 4] = [
         (b"\x1f\x8b", "gzip", "gzip -d"),
@@ -82,13 +83,52 @@ pub(super) fn detect(file: &str, bytes: &[u8]) -> Result<Format, ImportError> {
         {
             Ok(Format::Csv)
         }
-        Some(row) if row.split_whitespace().all(|word| word.parse::<f64>().is_ok()) => {
-            Ok(Format::LogGopSim)
-        }
+        Some(row) if is_numbers(row) => Ok(Format::LogGopSim),
         None => Ok(Format::LogGopSim),
+        Some(_) if lenient && any_row_of_numbers(bytes) => Ok(Format::LogGopSim),
         Some(_) => Err(ImportError::UnknownFormat {
             file: file(),
             why: "its first line is neither a header nor numbers",
         }),
+    }
+}
+
+fn is_numbers(row: &str) -> bool {
+    row.split_whitespace().all(|word| word.parse::<f64>().is_ok())
+}
+
+/// Whether some line is a detour of a noise file, however many are not.
+fn any_row_of_numbers(bytes: &[u8]) -> bool {
+    bytes.split(|&byte| byte == b'\n').any(|line| {
+        let row = std::str::from_utf8(line).unwrap_or_default();
+        row.split_whitespace().count() > 1 && is_numbers(row)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{ImportOptions, import_bytes};
+
+    /// A file whose malformed lines come first is not of an unknown format.
+    #[test]
+    fn a_mostly_malformed_file_is_called_that() {
+        let bad = "garbage here\n".repeat(90);
+        let good =
+            |lines: u64| (0..lines).map(|i| format!("{} 0.001\n", i + 1)).collect::<String>();
+        let read = |text: &str, lenient| {
+            let options = ImportOptions { lenient, ..ImportOptions::default() };
+            import_bytes("noise.txt", text.as_bytes(), &options)
+        };
+        let mostly = read(&format!("{bad}{}", good(10)), true).expect_err("mostly malformed");
+        assert!(
+            mostly.to_string().contains("90 of 100 lines of noise.txt are malformed"),
+            "{mostly}"
+        );
+        let some = read(&format!("{bad}{}", good(200)), true).expect("a few are skipped");
+        assert_eq!((some.runs[0].skipped_lines, some.runs[0].count()), (90, 200));
+        let strict = read(&format!("{bad}{}", good(200)), false).expect_err("not lenient");
+        assert!(strict.to_string().contains("unknown format"), "{strict}");
+        let none = read(&bad, true).expect_err("nothing of a noise file");
+        assert!(none.to_string().contains("unknown format"), "{none}");
     }
 }

@@ -135,7 +135,7 @@ pub enum ImportError {
     #[error("{file} contains no detours: nothing to import")]
     Empty { file: String },
     #[error(
-        "{skipped} of {lines} lines of {file} are not valid {format}: too many to skip; run \
+        "{skipped} of {lines} lines of {file} are malformed (not valid {format}): too many to skip; run \
          without --lenient to see the first of them"
     )]
     MostlyUnreadable { file: String, format: Format, skipped: u64, lines: u64 },
@@ -203,7 +203,7 @@ fn import_text(file: &str, bytes: &[u8], options: &ImportOptions) -> Result<Impo
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
     let format = match options.format {
         Some(format) => format,
-        None => detect::detect(file, bytes)?,
+        None => detect::detect(file, bytes, options.lenient)?,
     };
     if format == Format::LogGopSim && options.format.is_none() && round_trips(bytes).is_some() {
         return Err(ImportError::RoundTrips { file: file.to_owned() });

@@ -27,7 +27,7 @@ pub enum BpfError {
         setcap = machine::SETCAP
     )]
     NotPermitted(String),
-    #[error("cannot load BPF programs: {why}, although the capabilities are there; {by}")]
+    #[error("cannot load BPF programs: {why} (CAP_BPF and CAP_PERFMON are held; {by})")]
     Denied { why: String, by: String },
     #[error(
         "cannot load BPF programs: kernels before 5.11 charge their memory to RLIMIT_MEMLOCK, \

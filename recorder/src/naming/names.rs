@@ -395,9 +395,10 @@ impl Names {
         self.intern(plain(Class::Idle, "idle while runnable".into(), None))
     }
 
-    /// A cgroup's exhausted CPU quota.
-    pub fn quota(&mut self, cgroup: Option<String>) -> SourceId {
-        self.intern(Source { unit: cgroup, ..plain(Class::Throttled, "CPU quota".into(), None) })
+    /// A cgroup's exhausted CPU quota, and where it is set.
+    pub fn quota(&mut self, cgroup: Option<String>, controller: Option<String>) -> SourceId {
+        let source = plain(Class::Throttled, "CPU quota".into(), controller);
+        self.intern(Source { unit: cgroup, ..source })
     }
 
     /// Index of a task's name; one that was never announced is looked up in /proc.

@@ -59,7 +59,8 @@ impl Quotas {
         if let Some(&known) = self.known.get(&group) {
             return known;
         }
-        let quota = Quota { group, source: names.quota(found.and_then(|path| self.shown(&path))) };
+        let cgroup = found.and_then(|path| self.shown(&path));
+        let quota = Quota { group, source: names.quota(cgroup, self.controller()) };
         self.known.insert(group, quota);
         quota
     }
@@ -87,11 +88,21 @@ impl Quotas {
         directories.find(|directory| id(directory) == Some(number))
     }
 
+    /// As advice about a source reads it.
+    fn controller(&self) -> Option<String> {
+        self.mount.as_ref().map(controller)
+    }
+
     /// Its path from the root of the hierarchy.
     fn shown(&self, directory: &Path) -> Option<String> {
         let (root, _) = self.mount.as_ref()?;
         Some(format!("/{}", directory.strip_prefix(root).ok()?.display()))
     }
+}
+
+/// Which version of cgroups has the CPU controller, and where: the files that set a quota differ.
+fn controller((mount, v2): &(PathBuf, bool)) -> String {
+    format!("cgroup v{} at {}", if *v2 { 2 } else { 1 }, mount.display())
 }
 
 /// The kernel side's number for the cgroup of a directory.
@@ -164,6 +175,10 @@ mod tests {
         let v2 = "41 30 0:37 / /sys/fs/cgroup rw,relatime - cgroup2 cgroup2 rw\n";
         assert_eq!(mount(v2), Some((PathBuf::from("/sys/fs/cgroup"), true)));
         assert_eq!(mount("nonsense"), None);
+        // As study/advice.toml matches it.
+        let detail = |text| mount(text).as_ref().map(controller);
+        assert_eq!(detail(v1).as_deref(), Some("cgroup v1 at /sys/fs/cgroup/cpu"));
+        assert_eq!(detail(v2).as_deref(), Some("cgroup v2 at /sys/fs/cgroup"));
         let text = "4:cpuset:/a\n3:cpu,cpuacct:/b:c\n0::/d\n";
         assert_eq!(path(text, false).as_deref(), Some("/b:c"));
         assert_eq!(path(text, true).as_deref(), Some("/d"));

@@ -18,9 +18,10 @@ pub fn found() -> Vec<String> {
 /// The end of an error message.
 pub fn denied_by(found: &[String]) -> String {
     match found {
-        [] => "a security module or the container's settings deny it (see the kernel's log)".into(),
-        [one] => format!("what may deny it is {one}"),
-        several => format!("what may deny it is one of: {}", several.join("; ")),
+        [] => "possible cause: a security module or the container's settings; see the kernel log"
+            .into(),
+        [one] => format!("possible cause: {one}"),
+        several => format!("possible causes: {}", several.join("; ")),
     }
 }
 
@@ -99,7 +100,7 @@ mod tests {
         let one = |texts: Texts<'_>, word: &str| {
             let found = confinements(&texts);
             assert!(found.len() == 1 && found[0].contains(word), "{found:?}");
-            assert!(denied_by(&found).starts_with("what may deny it is "), "{found:?}");
+            assert!(denied_by(&found).starts_with("possible cause: "), "{found:?}");
         };
         one(Texts { lockdown: "none integrity [confidentiality]\n", ..FREE }, "lockdown");
         one(Texts { apparmor: "/usr/bin/detour (enforce)\n", ..FREE }, "'/usr/bin/detour'");

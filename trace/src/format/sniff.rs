@@ -15,8 +15,8 @@ pub(crate) fn looks_like(start: &[u8]) -> &'static str {
         (b"PERFILE2", "a perf.data file; record with `detour record` instead"),
         (b"\x89PNG", "a PNG image"),
         (b"%PDF", "a PDF document"),
-        (b"<!DOCTYPE html", "an HTML page; give the trace it was made from"),
-        (b"<html", "an HTML page; give the trace it was made from"),
+        (b"<!DOCTYPE html", "an HTML page; use the trace it was made from"),
+        (b"<html", "an HTML page; use the trace it was made from"),
     ];
     if start.is_empty() {
         return "an empty file; the recorder wrote nothing";

@@ -114,7 +114,7 @@ impl Reader<File> {
             && !metadata.is_file()
         {
             let looks_like = match metadata.is_dir() {
-                true => "a directory; give the name of a trace in it",
+                true => "a directory; specify a trace in it",
                 false => "a device, pipe or socket; copy its content to a file first",
             };
             return Err(TraceError::NotATrace { file: name, looks_like });
