@@ -12,7 +12,7 @@ use crate::{options::work, output};
 pub struct Options {
     /// Directory of the traces, as written by `detour mpi record --noise`
     directory: PathBuf,
-    /// More recordings of its ranks [default: only those in the directory]
+    /// Additional recordings of the ranks [default: only those in the directory]
     recordings: Vec<PathBuf>,
     /// Also read runs with missing ranks
     #[arg(long)]

@@ -3,16 +3,10 @@
 use std::{ffi::OsString, path::PathBuf, time::Duration};
 
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum, error::ErrorKind};
-use simulate::loggops::Params;
-use study::projection;
 
 use crate::{
     manual::help,
-    options::{
-        job, job_file, latency,
-        network::{self, RendezvousName},
-        placement, work,
-    },
+    options::{job_file, judged},
     output, units,
 };
 
@@ -70,9 +64,10 @@ pub enum Command {
     Goal(crate::goal::Goal),
     /// Predict the longest detours in more time than was recorded
     ///
-    /// A recording of seconds does not have the detours that a job on thousands of ranks meets. What is
-    /// periodic and bounded is capped, what is heavy has a fitted tail (peaks over a threshold, with 95 %
-    /// intervals), and of what occurred a few times or never, the rate is bounded.
+    /// A recording of a few seconds lacks the rare detours that delay a job on thousands of ranks.
+    /// Periodic and bounded sources are capped, heavy-tailed ones get a fitted tail (peaks over a
+    /// threshold, with 95 % intervals), and for events that occurred a few times or never, the rate
+    /// is bounded.
     Tail(crate::tail::Options),
     /// Compare two recordings source by source, for example before and after tuning
     Diff(Box<crate::diff::Options>),
@@ -80,13 +75,13 @@ pub enum Command {
     Dist(Box<crate::dist::Options>),
     /// Simulate what removing each source of noise would gain at scale
     Whatif(Box<crate::whatif::Options>),
-    /// Record MPI programs and show where their time goes; measure the network by MPI
+    /// Record MPI programs and show where their time goes; measure the network with MPI
     Mpi(crate::mpi::Mpi),
-    /// Show whose fault the waiting of a recorded MPI run was: its critical path and its waits, by cause
+    /// Attribute waits and the critical path of a recorded MPI run to causes
     ///
-    /// Follows every wait back, through the waits of the late rank, to the computation, the communication or the
-    /// source of noise that made it late; measured, not simulated. Noise is what `detour mpi record --noise` has
-    /// recorded beside the traces.
+    /// Traces every wait back, through the waits of the late rank, to the computation, the
+    /// communication or the source of noise that made it late. Nothing is simulated: noise is what
+    /// `detour mpi record --noise` recorded next to the traces.
     Blame(crate::blame::Options),
     /// Measure the network between two hosts without MPI: L, os, or, g, G, O and S for --net
     ///
@@ -95,13 +90,20 @@ pub enum Command {
     Net(crate::net::Options),
     /// Merge the shards of a simulation, the traces of a job's nodes, or the directories of an MPI run
     ///
-    /// Shards, as written by `detour simulate --shard`, merge exactly: the output is identical to that
-    /// of a single machine. Traces are merged into one trace file, whose report also lists the nodes.
-    /// Directories that `detour mpi record` has written on nodes without a common file system are merged
-    /// into one; ranks that are still missing are named.
+    /// Shards, as written by `detour simulate --shard`, merge exactly: the output is identical to
+    /// that of a single machine. Traces are merged into one trace file, whose report also lists the
+    /// nodes. Directories that `detour mpi record` has written on nodes without a common file
+    /// system are merged into one; ranks that are still missing are listed.
     Merge(Merge),
     /// Record this machine for 10 s, print a report and write report.html with projections
     Demo(Demo),
+    /// Play the detours of a recording back on a quiet node
+    ///
+    /// On each CPU a thread with a real-time priority (SCHED_FIFO 1, if permitted) takes the CPU when a recorded
+    /// detour began, for as long as it took: a program meets the recorded noise, or that of one source, on a node
+    /// without it. The recorder's own detours are left out. Nothing on the node is changed.
+    #[cfg(target_os = "linux")]
+    Inject(crate::inject::Options),
     /// Generate man pages
     Man(Man),
     /// Generate shell completions
@@ -186,7 +188,7 @@ pub struct Record {
     /// How much to keep of a recording with --until
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = units::duration, requires = "until")]
     pub keep: Duration,
-    /// Run this shell command when it has happened; DETOUR_TRACE is the name of the trace file
+    /// Run this shell command when the condition occurs; DETOUR_TRACE is the name of the trace file
     #[arg(long, value_name = "COMMAND", requires = "until")]
     pub run: Option<OsString>,
     /// Probe only: detours without sources; needs no privileges
@@ -336,64 +338,23 @@ pub struct Report {
     /// How much longer a job may take than on the good node
     #[arg(long, value_name = "PERCENT", default_value = study::fleet::TOLERANCE, value_parser = units::percent, requires = "baseline")]
     pub tolerance: f64,
-    /// Also list the longest detours, each with all that is known about it
+    /// Also list the longest detours, each with all its details
     #[arg(long, value_name = "N", default_value_t = 0, conflicts_with_all = ["html", "baseline"], default_missing_value = "10", num_args = 0..=1, value_parser = clap::value_parser!(u16).range(0..=1000))]
     pub longest: u16,
-    /// Rank counts of the HTML report, as 1000,5000 or 2..1Mi (powers of two); the largest one is that of
-    /// the job [default: 2..1Mi; for the job 4Ki, or fewer if the recording is too short]
-    #[arg(long, value_name = "LIST", value_parser = units::ranks)]
-    pub ranks: Option<std::vec::Vec<u64>>,
-    /// Read the options of the job from this TOML file (op = "allreduce", compute = "1ms", ...); options on
-    /// the command line take precedence
-    #[arg(long, value_name = "FILE")]
-    pub job: Option<PathBuf>,
     #[command(flatten)]
-    pub collectives: job::Options,
-    /// Vector or block size in bytes
-    #[arg(long, default_value = study::workload::SIZE, value_parser = units::size)]
-    pub size: u64,
-    /// Simulated runs of the job; on the page, per point of its figures (fewer beyond 32 Ki ranks)
-    /// [default: 12; 40 with --html and --baseline]
-    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=100_000))]
-    pub runs: Option<u64>,
-    /// Network: chic, altix, cnl, zeptoos, xt4, alps, daint; a file of `detour mpi net`; or
-    /// L=..,o=..,g=..,G=..,O=..,S=.. (os=.. and or=.. for an o of sender and receiver;
-    /// parameters left out are 0, S unlimited)
-    #[arg(long, default_value = projection::NET, value_parser = network::parse)]
-    pub net: Params,
-    /// Network between ranks of one node, as for --net; requires --ranks-per-node [default: the same]
-    #[arg(long, value_name = "NET", value_parser = network::parse, requires = "ranks_per_node")]
-    pub net_local: Option<Params>,
-    /// Rendezvous protocol for messages larger than S bytes
-    #[arg(long, value_enum, default_value_t)]
-    pub rendezvous: RendezvousName,
-    #[command(flatten)]
-    pub latency: latency::Options,
-    #[command(flatten)]
-    pub placement: placement::Options,
-    /// Ignore this process or source in simulations, as if it had not run: a name, unit or class; may be
-    /// repeated
-    #[arg(long, value_name = "PROCESS")]
-    pub exclude: Vec<String>,
-    /// In all simulations, extend the recording by fitted tails: what is longer than recorded is drawn from
-    /// them (`detour tail` shows them). The projections of the HTML report do so anyway; its curves of the job
-    /// show both
-    #[arg(long, conflicts_with = "no_projection")]
-    pub tail: bool,
-    /// In the projections of the HTML report, use the recording as it is
+    pub judged: judged::Options,
+    /// In the projections of the HTML report, use the recording without fitted tails
     #[arg(long, requires = "html", conflicts_with_all = ["no_projection", "tail"])]
     pub no_tail: bool,
     /// Skip the simulations: no gains, no actions, no projection
-    #[arg(long)]
+    #[arg(long, conflicts_with = "tail")]
     pub no_projection: bool,
-    #[command(flatten)]
-    pub work: work::Options,
 }
 
 /// Rows of the first table.
 #[derive(Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub enum By {
-    /// One row per process with all that it causes, and per source of the kernel itself
+    /// One row per process with everything it causes, and one per kernel source
     #[default]
     Process,
     /// One row per systemd unit or cgroup
@@ -431,7 +392,7 @@ pub fn command() -> clap::Command {
                 arg.help(help).default_value(study::workload::COMPUTE)
             })
     };
-    let command = ["whatif", "diff", "report"]
+    let command = ["whatif", "diff", "report", "demo"]
         .into_iter()
         .fold(Cli::command(), |command, name| command.mut_subcommand(name, usual));
     help::with_examples(with_outputs(command))
@@ -551,9 +512,8 @@ pub struct Demo {
     /// HTML report to write
     #[arg(long, value_name = "FILE", default_value = "report.html")]
     pub html: PathBuf,
-    /// HTML report: rendezvous protocol for messages larger than S bytes
-    #[arg(long, value_enum, default_value_t)]
-    pub rendezvous: RendezvousName,
+    #[command(flatten)]
+    pub judged: judged::Options,
 }
 
 #[derive(Args)]

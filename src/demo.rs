@@ -3,20 +3,16 @@
 
 use std::{io::Cursor, path::Path, process::ExitCode};
 
-use analysis::Part;
 use anyhow::Result;
 use study::{
     advice::Advice,
-    decision::{self, decide},
+    decision::decide,
     open::{self, AnyReader, Input},
-    placement,
-    projection::Request,
     summary::summarise,
-    workload,
 };
 use trace::Reader;
 
-use crate::{Verbosity, cli, options::work, output, page, record};
+use crate::{Verbosity, cli, output, page, record};
 
 /// One of the two CPUs of a virtual machine, beside `loadgen daemon --cpu 1 --period-us 50000 --burn-us 400`: recorded by
 /// `detour record -c 1 -d 8s`.
@@ -29,6 +25,8 @@ pub fn run(options: &cli::Demo, verbosity: Verbosity) -> Result<ExitCode> {
         let reader = Reader::named(input, "the bundled recording".to_owned())?;
         return show(&reader, None, options, verbosity);
     }
+    // An invalid job is found before anything is recorded.
+    options.judged.decision()?;
     let output = recorder::output_name(options.output.as_deref());
     output::check([&Some(options.html.clone()), &Some(output.clone())])?;
     let seconds = options.duration.as_secs_f64();
@@ -61,25 +59,16 @@ fn show(
     verbosity: Verbosity,
 ) -> Result<ExitCode> {
     let (summary, costs) = summarise(reader);
-    let rendezvous = options.rendezvous.into();
-    let job = decision::Request {
-        workload: workload::Request { rendezvous, ..workload::Request::usual()? },
-        part: Part::default(),
-        placement: placement::Request::default(),
-        runs: decision::RUNS,
-        exclude: Vec::new(),
-        tail: false,
-    };
-    let request = Request { workload: job.workload.clone(), ..Request::usual()? };
+    let (judged, quiet) = (&options.judged, verbosity.quiet);
+    let (job, request) = (judged.decision()?, judged.projection(true)?);
     let advice = Advice::built_in()?;
-    let report = work::Options::usual()
-        .run(verbosity.quiet, |work| decide(reader, summary, &job, &advice, work))?;
+    let report = judged.work.run(quiet, |work| decide(reader, summary, &job, &advice, work))?;
     let layout = output::layout(false);
     output::put(&report::text(&report.summary, layout))?;
-    if !verbosity.quiet {
-        tell!("\nprojecting to a million ranks ...");
+    if !quiet {
+        tell!("\nprojecting to {} ranks ...", request.ranks.iter().max().copied().unwrap_or(0));
     }
-    work::Options::usual().run(verbosity.quiet, |work| {
+    judged.work.run(quiet, |work| {
         page::write(&options.html, reader, (&report, &costs), Some(&request), work)
     })?;
     if let Some(trace) = trace.filter(|_| !verbosity.quiet) {

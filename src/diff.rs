@@ -134,7 +134,8 @@ fn is_program(path: &Path) -> bool {
 fn programs(options: &Options) -> Result<ExitCode> {
     if options.html.is_some() {
         bail!(
-            "--html shows recordings; for a page of each program use `detour mpi report DIR --html FILE`"
+            "--html requires recordings; for a page per program, use `detour mpi report DIR --html \
+             FILE`"
         );
     }
     let threads = options.work.threads();

@@ -11,8 +11,9 @@ use crate::{options::work, output, units};
 
 #[derive(Args)]
 pub struct Options {
-    /// Samples: numbers (one per line), latencies (JSON, netgauge), histograms (.hlog, .hgrm), recordings (lengths
-    /// of detours) or --times of simulations; - is standard input. The first is compared with each other
+    /// Samples: numbers (one per line), latencies (JSON, netgauge), histograms (.hlog, .hgrm),
+    /// recordings (lengths of detours) or --times of simulations; - is standard input. The first is
+    /// compared with all others
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
     /// List the counts of bins in JSON, and draw them: hdr (three digits), fixed:WIDTH, or log:SIZE for the
@@ -43,7 +44,7 @@ pub struct Options {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum By {
-    /// What each interruption by the source took
+    /// Duration of each interruption by the source
     Source,
 }
 

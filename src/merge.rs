@@ -20,6 +20,9 @@ use trace::{Manifest, Merge, Reader, Writer};
 use crate::{Verbosity, cli, options::work::INTERRUPTED, output, signals, simulate};
 
 pub fn run(options: &cli::Merge, verbosity: Verbosity) -> Result<ExitCode> {
+    for path in &options.files {
+        std::fs::metadata(path).with_context(|| format!("cannot open {}", path.display()))?;
+    }
     let (runs, files): (Vec<_>, Vec<_>) = options.files.iter().partition(|path| path.is_dir());
     match (runs.first(), files.first()) {
         (Some(run), Some(file)) => bail!(
@@ -58,8 +61,8 @@ fn mpi_runs(options: &cli::Merge, verbosity: Verbosity) -> Result<ExitCode> {
     if !verbosity.quiet {
         for left in program::leftovers(output) {
             tell!(
-                "found {}: a merge was killed, or is still running; if none is, delete it (old: what was \
-                 there before the merge, new: an incomplete copy)",
+                "found {}: a merge was killed, or is still running; if none is running, delete it \
+                 (old: the directory before the merge, new: an incomplete copy)",
                 report::message_safe(&left.display().to_string())
             );
         }

@@ -54,8 +54,9 @@ pub struct Measurement {
 
 const BLOCKS: u32 = 20;
 /// In a file that may be found years later.
-const METHOD: &str = "PRTT(n,d,s) (Hoefler et al. 2007); os and or timed inside of calls, with the network idle \
-                      and with the message there; S by bisection; intervals by resampling blocks";
+const METHOD: &str = "PRTT(n,d,s) (Hoefler et al. 2007); os and or timed inside calls, with an \
+                      idle network and with a message that has arrived; S by bisection; intervals \
+                      by resampling blocks";
 
 impl Measurement {
     /// Refuses what cannot be measured, before it takes time.
@@ -120,14 +121,14 @@ pub fn run(options: &Options, verbosity: Verbosity) -> Result<ExitCode> {
     let host = host();
     let peer = options.tcp.as_ref().and_then(Option::as_deref);
     match (peer, &options.listen) {
-        (Some(_), Some(_)) => bail!("--tcp HOST and --listen exclude each other"),
+        (Some(_), Some(_)) => bail!("--tcp HOST and --listen cannot be used together"),
         (None, None) => {
             bail!("--tcp needs a host to connect to; start `detour net --tcp --listen` there first")
         }
         (None, Some(address)) => {
             let address = with_port(address.as_deref().unwrap_or("0.0.0.0"));
             let listener = TcpListener::bind(&address)
-                .with_context(|| format!("cannot listen at {address}"))?;
+                .with_context(|| format!("cannot listen on {address}"))?;
             if !verbosity.quiet {
                 tell!("waiting at {}", listener.local_addr()?);
             }

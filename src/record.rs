@@ -85,7 +85,7 @@ fn needed(options: &cli::Record) -> Result<Option<Needed>> {
     if needed.recorded_s > MOST_S {
         anyhow::bail!(
             "{}, more than a year: record more CPUs, merge the recordings of several nodes \
-             (`detour merge`), or let `detour tail` predict what is rarer",
+             (`detour merge`), or predict rarer detours with `detour tail`",
             needed.words()
         );
     }
@@ -104,7 +104,7 @@ fn stopped(until: &Until, output: &Path, command: Option<&OsStr>, quiet: bool) -
         shell.arg("-c").arg(command).env("DETOUR_TRACE", output);
         let status = shell.status().context("cannot run /bin/sh")?;
         if !status.success() {
-            tell!("detour: the command of --run failed: {status}");
+            tell!("detour: the --run command failed: {status}");
         }
     }
     let reader = match trace::is_stream(output) {
@@ -118,8 +118,8 @@ fn stopped(until: &Until, output: &Path, command: Option<&OsStr>, quiet: bool) -
     }
     let condition = report::message_safe(&until.condition);
     let (Some(at_s), Some(length_ns)) = (until.at_s, until.length_ns) else {
-        let not_run = command.map_or("", |_| ": the command of --run was not run");
-        tell!("{condition} did not happen{not_run}");
+        let not_run = command.map_or("", |_| ": the --run command was not run");
+        tell!("{condition} did not occur{not_run}");
         return Ok(());
     };
     let at = match (&reader, until.place) {
@@ -130,7 +130,7 @@ fn stopped(until: &Until, output: &Path, command: Option<&OsStr>, quiet: bool) -
         Some(detour) => report::happened(&detour, until.waited_for.as_deref()),
         None => format!("{} at {at_s:.6} s", report::words::time(length_ns as f64)),
     };
-    tell!("{condition} happened: {words}");
+    tell!("{condition} occurred: {words}");
     Ok(())
 }
 

@@ -5,20 +5,18 @@ use std::{
     process::ExitCode,
 };
 
-use analysis::Part;
 use anyhow::{Context, Result, bail};
 use study::{
     advice::Advice,
     compare,
-    decision::{self, Decision, Report, decide},
+    decision::{Decision, Report, decide},
     fleet,
     longest::longest,
-    network, open,
+    open,
     open::AnyReader,
-    projection::{self, Request},
+    projection,
     summary::summarise,
     work::Work,
-    workload::{self, JobKind},
 };
 
 use crate::{Verbosity, cli, output, page};
@@ -26,7 +24,7 @@ use crate::{Verbosity, cli, output, page};
 pub fn run(mut options: cli::Report, verbosity: Verbosity) -> Result<ExitCode> {
     output::check([&options.html])?;
     if options.traces.is_empty() && options.baseline.is_some() {
-        bail!("--baseline needs recordings to check: name them");
+        bail!("--baseline requires recordings to check");
     }
     if options.traces.is_empty() {
         let trace = newest_recording()?;
@@ -45,8 +43,10 @@ pub fn run(mut options: cli::Report, verbosity: Verbosity) -> Result<ExitCode> {
     for path in &options.traces {
         let reader = open::open(path)?;
         let summary = summarise(&reader).0;
-        let report =
-            options.work.run(verbosity.quiet, |work| judge(options, &reader, summary, work))?;
+        let report = options
+            .judged
+            .work
+            .run(verbosity.quiet, |work| judge(options, &reader, summary, work))?;
         let longest = match options.longest {
             0 => Vec::new(),
             most => longest(&reader, most.into())?,
@@ -88,7 +88,7 @@ fn newest_recording() -> Result<PathBuf> {
         }
     }
     let newest = newest.map(|(_, path)| path.strip_prefix("./").map(Into::into).unwrap_or(path));
-    newest.context("no recording in this directory: name one, or run `detour record`")
+    newest.context("no recording in this directory: specify one, or run `detour record`")
 }
 
 /// The summary with what to do about it.
@@ -103,47 +103,25 @@ fn judge(
         let decision = Decision { not_simulated: why, ..Decision::default() };
         return Ok(Report { summary, decision, longest: Vec::new() });
     }
-    let request = decision::Request {
-        workload: workload(options)?,
-        part: Part::default(),
-        placement: options.placement.request(),
-        runs: options.runs.unwrap_or(decision::RUNS),
-        exclude: options.exclude.clone(),
-        tail: options.tail,
-    };
+    let request = options.judged.decision()?;
     decide(reader, summary, &request, &Advice::built_in()?, work)
-}
-
-/// The job by which noise is judged.
-fn workload(options: &cli::Report) -> Result<workload::Request> {
-    Ok(workload::Request {
-        kind: JobKind::Collectives {
-            job: options.collectives.request()?,
-            ranks: options.ranks.as_ref().and_then(|ranks| ranks.iter().max().copied()),
-            size: options.size,
-        },
-        net: options.net,
-        local: network::local(options.net_local, &options.placement.request())?,
-        rendezvous: options.rendezvous.into(),
-        latency: options.latency.request(),
-        ..workload::Request::usual()?
-    })
 }
 
 /// Every trace against a good node.
 fn check(baseline: &Path, options: &cli::Report, verbosity: Verbosity) -> Result<ExitCode> {
+    let judged = &options.judged;
     let request = compare::Request {
-        runs: options.runs.unwrap_or(projection::RUNS),
+        runs: judged.runs.unwrap_or(projection::RUNS),
         // Without advice there are no actions.
         action_runs: 0,
         repeat: true,
-        placement: options.placement.request(),
-        exclude: options.exclude.clone(),
+        placement: judged.placement(),
+        exclude: judged.exclude.clone(),
         by: options.by.into(),
-        tail: options.tail,
+        tail: judged.tail,
     };
-    let workload = workload(options)?;
-    let fleet = options.work.run(verbosity.quiet, |work| {
+    let workload = judged.workload()?;
+    let fleet = options.judged.work.run(verbosity.quiet, |work| {
         fleet::check(baseline, &options.traces, options.tolerance, &workload, &request, work)
     })?;
     let failed = fleet.failed > 0;
@@ -159,19 +137,9 @@ fn write_page(path: &Path, options: &cli::Report, verbosity: Verbosity) -> Resul
     };
     let reader = open::open(trace)?;
     let (summary, costs) = summarise(&reader);
-    let usual = Request::usual()?;
-    let workload = workload(options)?;
-    let request = (!options.no_projection).then(|| Request {
-        ranks: options.ranks.clone().unwrap_or(usual.ranks),
-        runs: options.runs.unwrap_or(projection::RUNS),
-        workload,
-        placement: options.placement.request(),
-        exclude: options.exclude.clone(),
-        tail: !options.no_tail,
-        decision_runs: options.runs.unwrap_or(decision::RUNS),
-        decision_tail: options.tail,
-    });
-    let report = options.work.run(verbosity.quiet, |work| {
+    let projection = || options.judged.projection(!options.no_tail);
+    let request = (!options.no_projection).then(projection).transpose()?;
+    let report = options.judged.work.run(verbosity.quiet, |work| {
         let report = judge(options, &reader, summary, work)?;
         page::write(path, &reader, (&report, &costs), request.as_ref(), work)?;
         Ok(report)

@@ -15,7 +15,7 @@ pub struct Options {
     /// How long the ranks run [default: until ten times the recorded CPU time has passed]
     #[arg(long = "for", value_name = "TIME", value_parser = units::duration)]
     time: Option<Duration>,
-    /// How many ranks run for that long, each on a CPU of its own
+    /// How many ranks run for that long, each on its own CPU
     #[arg(long, default_value = "1", value_parser = units::rank_count, requires = "time")]
     ranks: u64,
     /// Also predict the rest of each CPU or run from its first tenth, and compare

@@ -49,7 +49,7 @@ fn main() -> Result<()> {
         .sum();
     let said = terminal.shown();
     let own = said.lines().find_map(|line| {
-        line.split_once(" s, own cost ")?.1.strip_suffix(" % of a CPU")?.parse::<f64>().ok()
+        line.split_once(" s, overhead ")?.1.strip_suffix(" % of a CPU")?.parse::<f64>().ok()
     });
     let figures = serde_json::json!({
         "cpu_pct": 100.0 * took as f64 / passed.as_nanos() as f64,

@@ -30,11 +30,11 @@ pub struct Options {
     /// Algorithms of collectives: allreduce<4KiB=recursive-doubling,allreduce=ring (the first that applies)
     #[arg(long, value_name = "RULES", value_parser = rules)]
     map: Option<Rules>,
-    /// Receives from any source and with any tag take what they took in the trace
+    /// Wildcard receives match the traced message
     #[arg(long)]
     as_traced: bool,
-    /// Network that the schedule is for, as in `simulate app`: what calls took beyond its overhead becomes
-    /// computation [default: it is left out]
+    /// Network to generate the schedule for, as in `simulate app`: time in calls beyond its
+    /// overhead becomes computation [default: it is omitted]
     #[arg(long, value_parser = network::parse)]
     net: Option<Params>,
     /// Time unit of calcs

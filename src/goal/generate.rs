@@ -23,8 +23,9 @@ const COLLECTIVES: [&str; 7] = ["op", "algorithm", "map", "reduction", "arity", 
 #[derive(Args)]
 #[group(skip)]
 pub struct Options {
-    /// Skeleton of a program, a model of its communication: wavefront:PxQ, halo:PxQxR, multigrid:PxQxR or
-    /// ocean:PxQ; --iterations, --compute (per iteration) and --size have other defaults then
+    /// Skeleton of a program, a model of its communication: wavefront:PxQ, halo:PxQxR,
+    /// multigrid:PxQxR or ocean:PxQ; changes the defaults of --iterations, --compute (per
+    /// iteration) and --size
     #[arg(long, value_parser = parse_pattern, conflicts_with_all = COLLECTIVES)]
     pattern: Option<Name>,
     /// Model of an application of the 2010 noise study: sweep3d, amg2006 or pop
@@ -35,14 +36,14 @@ pub struct Options {
     preset: Option<Name>,
     #[command(flatten)]
     job: job::Options,
-    /// Rank count: 1000, 64Ki, 2^20; of a skeleton, a multiple of its grid, which is copied [default: its
-    /// grid]
+    /// Rank count: 1000, 64Ki, 2^20; for a skeleton, a multiple of its grid, which is replicated
+    /// [default: its grid]
     #[arg(
         long, value_parser = units::rank_count, required_unless_present_any = ["pattern", "preset"]
     )]
     ranks: Option<u64>,
-    /// Vector or block size in bytes, or bytes of a message between neighbours [default: 1; of a skeleton,
-    /// its own]
+    /// Vector or block size in bytes, or bytes of a message between neighbours [default: 1;
+    /// skeletons have their own]
     #[arg(long, value_parser = units::size)]
     size: Option<u64>,
     #[command(flatten)]

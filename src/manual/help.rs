@@ -15,10 +15,22 @@ struct More {
 
 const MORE: &[More] = &[
     More {
+        command: "",
+        examples: &[
+            ("demo", "record this node for 10 s, and show what to do about its noise"),
+            ("doctor", "what this machine can record"),
+            ("record -d 60s -o node.detour", "record detours and their sources"),
+            ("report node.detour", "what to do first, and the sources"),
+            ("whatif node.detour", "what would removing each process gain?"),
+        ],
+        statuses: &["126, 127  a command to record cannot be run, or was not found"],
+        see_also: &["demo", "doctor", "record", "report", "whatif", "diff", "simulate", "mpi"],
+    },
+    More {
         command: "doctor",
         examples: &[
             ("doctor", "what this machine can record"),
-            ("doctor --strict", "for scripts: is everything there?"),
+            ("doctor --strict", "exit status 1 if a requirement is missing"),
             ("doctor --isolation -d 30s", "what interrupts the isolated CPUs, and why"),
         ],
         statuses: &[
@@ -32,13 +44,13 @@ const MORE: &[More] = &[
             ("record", "this node for 10 s"),
             ("record -d 60s -c 2-63 -o node.detour", "some of its CPUs for a minute"),
             ("record --for-ranks 64Ki", "for as long as a projection to 65,536 ranks needs"),
-            ("record -- mpirun -n 4 ./app", "what the kernel takes from a program"),
-            ("record --cgroup /sys/fs/cgroup/system.slice/slurmstepd.scope/job_42", "from a job"),
-            ("record --until 'detour>500us' --run 'logger detour'", "until something happens"),
+            ("record -- mpirun -n 4 ./app", "noise seen by a program"),
+            ("record --cgroup /sys/fs/cgroup/system.slice/slurmstepd.scope/job_42", "by a job"),
+            ("record --until 'detour>500us' --run 'logger detour'", "until a detour is this long"),
         ],
         statuses: &[
             "126, 127  the command cannot be run, or was not found",
-            "N  of the recorded command",
+            "N  exit status of the recorded command",
         ],
         see_also: &["report", "whatif", "doctor"],
     },
@@ -55,17 +67,17 @@ const MORE: &[More] = &[
             ("report node.detour --by source --all", "every source"),
             ("report node.detour --html report.html", "a page with figures and projections"),
             ("report node.detour --longest", "the ten longest detours"),
-            ("report --baseline good.detour node*.detour", "which nodes are worse than a good one"),
+            ("report --baseline good.detour node*.detour", "compare nodes with a good one"),
         ],
         statuses: &[
             "1  with --baseline, a node fails, or its recording cannot be read",
-            "3  with --baseline, failed: nothing is known about the nodes",
+            "3  with --baseline, no verdict because of an error",
         ],
         see_also: &["whatif", "diff", "export"],
     },
     More {
         command: "import",
-        examples: &[("import noise.txt -o noise.detour", "a file of netgauge")],
+        examples: &[("import noise.txt -o noise.detour", "a netgauge noise file")],
         statuses: &[],
         see_also: &["export", "simulate"],
     },
@@ -80,7 +92,7 @@ const MORE: &[More] = &[
     },
     More {
         command: "simulate",
-        examples: &[("simulate collective --noise node.detour --ranks 2..1Mi", "at any scale")],
+        examples: &[("simulate collective --noise node.detour --ranks 2..1Mi", "an allreduce")],
         statuses: &[],
         see_also: &["simulate collective", "simulate skeleton", "simulate goal", "whatif", "merge"],
     },
@@ -89,11 +101,11 @@ const MORE: &[More] = &[
         examples: &[
             (
                 "simulate collective --op allreduce --noise node.detour --ranks 2..1Mi",
-                "how noise slows an allreduce down",
+                "slowdown of an allreduce under recorded noise",
             ),
             (
                 "simulate collective --noise periodic:1000Hz,25us --compute 1ms --iterations 100 --ranks 64",
-                "synthetic noise, and a job that computes",
+                "a job with computation under synthetic noise",
             ),
             (
                 "simulate collective --noise 'periodic:1kHz|10Hz,16us|100us' --ranks 2..64Ki --html sweep.html",
@@ -106,14 +118,14 @@ const MORE: &[More] = &[
     More {
         command: "simulate app",
         examples: &[
-            ("simulate app detour-mpi", "does the simulation take what the trace took?"),
+            ("simulate app detour-mpi", "compare simulated and traced time"),
             (
                 "simulate app detour-mpi --noise node.detour --ranks 64,4096,64Ki",
-                "what a node's noise costs this program",
+                "cost of a node's noise for this program",
             ),
             (
                 "simulate app detour-mpi --noise node.detour --without fakemond",
-                "and without a daemon",
+                "the same without one daemon",
             ),
         ],
         statuses: &[],
@@ -133,13 +145,13 @@ const MORE: &[More] = &[
     },
     More {
         command: "simulate goal",
-        examples: &[("simulate goal app.goal --noise node.detour --blame", "who delayed whom")],
+        examples: &[("simulate goal app.goal --noise node.detour --blame", "the critical path")],
         statuses: &[],
         see_also: &["goal gen", "goal check"],
     },
     More {
         command: "simulate exchange",
-        examples: &[("simulate exchange --noise node.detour", "two nodes that exchange messages")],
+        examples: &[("simulate exchange --noise node.detour", "exchanges between two nodes")],
         statuses: &[],
         see_also: &["simulate alltoall"],
     },
@@ -152,7 +164,7 @@ const MORE: &[More] = &[
     More {
         command: "simulate cycle",
         examples: &[
-            ("simulate cycle --ranks 2..1Ki", "redundancy against periodic noise"),
+            ("simulate cycle --ranks 2..1Ki", "redundant exchanges under periodic noise"),
             (
                 "simulate cycle --noise node.detour --repeat-trace --ranks 64Ki --cycles 1-10 --svg cycles.svg",
                 "recorded noise, and the overhead by cycle",
@@ -178,7 +190,7 @@ const MORE: &[More] = &[
     },
     More {
         command: "goal from",
-        examples: &[("goal from detour-mpi -o app.goal", "a program for other simulators")],
+        examples: &[("goal from detour-mpi -o app.goal", "a schedule for other simulators")],
         statuses: &[],
         see_also: &["mpi record", "simulate app", "goal check"],
     },
@@ -190,7 +202,7 @@ const MORE: &[More] = &[
     },
     More {
         command: "goal check",
-        examples: &[("goal check app.goal", "are all messages matched, and does it end?")],
+        examples: &[("goal check app.goal", "check for unmatched messages and deadlock")],
         statuses: &[],
         see_also: &["goal stats"],
     },
@@ -204,30 +216,43 @@ const MORE: &[More] = &[
         command: "tail",
         examples: &[
             ("tail node.detour", "the longest detour in ten times the recorded time"),
-            ("tail node.detour --for 1h --ranks 64Ki", "in an hour of a job"),
-            ("tail node.detour --check", "does the first tenth predict the rest?"),
+            ("tail node.detour --for 1h --ranks 64Ki", "in one hour on 64 Ki ranks"),
+            ("tail node.detour --check", "predict the rest from the first tenth"),
         ],
         statuses: &[],
         see_also: &["report", "record", "simulate collective"],
     },
     More {
+        command: "inject",
+        examples: &[
+            ("inject noisy.detour", "the noise of another node, once"),
+            (
+                "inject noisy.detour --source fakemond -d 5m",
+                "only that of one daemon, for 5 minutes",
+            ),
+            ("inject noisy.detour -c 2-5", "on other CPUs than recorded"),
+        ],
+        statuses: &[],
+        see_also: &["record", "export", "simulate collective"],
+    },
+    More {
         command: "diff",
         examples: &[
-            ("diff before.detour after.detour", "did it help?"),
-            ("diff good.detour now.detour --fail-if-worse 5%", "a gate for scripts"),
+            ("diff before.detour after.detour", "before and after tuning"),
+            ("diff good.detour now.detour --fail-if-worse 5%", "fail if the job takes longer"),
         ],
         statuses: &[
-            "1  with --fail-if-worse, the job got worse by more than that",
-            "3  with --fail-if-worse, failed: nothing is known about the job",
+            "1  with --fail-if-worse, the job takes longer by more than the limit",
+            "3  with --fail-if-worse, no verdict because of an error",
         ],
         see_also: &["report", "whatif"],
     },
     More {
         command: "dist",
         examples: &[
-            ("dist latencies.txt", "figures, modes, fits and the tail of numbers in us"),
-            ("dist before.txt after.txt --html dist.html", "what changed, on one page"),
-            ("dist node.detour --by source", "what each source of noise takes"),
+            ("dist latencies.txt", "summary, modes, fits and tail of values in us"),
+            ("dist before.txt after.txt --html dist.html", "compare two files on one page"),
+            ("dist node.detour --by source", "time taken by each source of noise"),
             ("dist latencies.txt --bins log:50ns --json", "counts of logarithmic bins"),
             ("dist - --unit ns", "numbers on standard input"),
         ],
@@ -237,9 +262,9 @@ const MORE: &[More] = &[
     More {
         command: "whatif",
         examples: &[
-            ("whatif node.detour", "what would removing each process gain?"),
+            ("whatif node.detour", "gain from removing each process"),
             ("whatif node.detour --job job.toml --ranks 64Ki", "for your job"),
-            ("whatif node.detour --by cpu", "which CPU costs most?"),
+            ("whatif node.detour --by cpu", "cost of the noise of each CPU"),
         ],
         statuses: &[],
         see_also: &["report", "diff"],
@@ -249,7 +274,7 @@ const MORE: &[More] = &[
         examples: &[
             ("blame run", "after mpirun -n 4 detour mpi record --noise -o run -- ./app"),
             ("blame run --html blame.html", "with a timeline of the ranks"),
-            ("blame run more/node7.detour --json", "with a recording from elsewhere"),
+            ("blame run more/node7.detour --json", "with a recording outside the directory"),
         ],
         statuses: &[],
         see_also: &["mpi record", "mpi report", "whatif"],
@@ -268,7 +293,7 @@ const MORE: &[More] = &[
         examples: &[
             ("mpi report run", "calls, waits, who waited for whom"),
             ("mpi report run --html run.html", "with figures: matrices of ranks, a timeline"),
-            ("mpi report run --partial", "although files of some ranks are missing"),
+            ("mpi report run --partial", "even if files of some ranks are missing"),
         ],
         statuses: &[],
         see_also: &["mpi record", "mpi import", "blame"],
@@ -283,10 +308,7 @@ const MORE: &[More] = &[
         command: "mpi record",
         examples: &[
             ("mpi record -o run -- mpirun -n 4 ./app", "a whole job on this node"),
-            (
-                "mpi record --noise -o run -- mpirun -n 4 ./app",
-                "with what the kernel takes from it",
-            ),
+            ("mpi record --noise -o run -- mpirun -n 4 ./app", "and the noise that its ranks see"),
             ("mpi record -o run -- ./app", "one rank, as mpirun, mpiexec or srun starts it"),
         ],
         statuses: &["126, 127  the program cannot be run, or was not found", "N  of the program"],
@@ -297,7 +319,7 @@ const MORE: &[More] = &[
         examples: &[
             (
                 "mpi replay run",
-                "started by mpirun with as many ranks: the trace with real MPI calls",
+                "under mpirun with as many ranks: replay the trace with real MPI calls",
             ),
             ("mpi replay run --deterministic -o again", "requests complete in the traced order"),
         ],
@@ -308,7 +330,7 @@ const MORE: &[More] = &[
         command: "mpi net",
         examples: &[(
             "mpi net -o net.toml",
-            "started by mpirun -n 2: the network between two ranks, for --net net.toml",
+            "under mpirun -n 2: the network between two ranks, for --net net.toml",
         )],
         statuses: &[],
         see_also: &["net", "simulate collective"],
@@ -318,10 +340,10 @@ const MORE: &[More] = &[
         examples: &[
             (
                 "mpi latency -o latencies.json",
-                "started by mpirun: exchanges between all pairs, for --latency latencies.json",
+                "under mpirun: exchanges between all pairs, for --latency latencies.json",
             ),
             ("mpi latency --duration 1h -o latencies.json", "for an hour, in bounded memory"),
-            ("mpi latency --from latencies.json --html latencies.html", "as a page"),
+            ("mpi latency --from latencies.json --html latencies.html", "as HTML"),
         ],
         statuses: &[],
         see_also: &["mpi net", "simulate exchange"],
@@ -330,7 +352,7 @@ const MORE: &[More] = &[
         command: "net",
         examples: &[
             ("net --tcp --listen", "on one host"),
-            ("net --tcp node1 -o net.toml", "on the other: the network between them"),
+            ("net --tcp node1 -o net.toml", "on the other host"),
         ],
         statuses: &[],
         see_also: &["mpi net", "simulate collective"],
@@ -381,10 +403,24 @@ fn added(command: Command, path: &str) -> Command {
         let path = format!("{path} {name}").trim_start().to_owned();
         command = command.mut_subcommand(name, |command| added(command, &path));
     }
-    match MORE.iter().find(|more| more.command == path) {
+    match more(path) {
         Some(more) => command.after_long_help(more.text()),
         None => command,
     }
+}
+
+fn more(path: &str) -> Option<&'static More> {
+    MORE.iter().find(|more| more.command == path)
+}
+
+/// The same as sections of a man page.
+pub fn sections(path: &str) -> String {
+    more(path).map_or_else(String::new, More::sections)
+}
+
+/// Text in a man page: no word of it is a request, and no character an escape.
+fn roff(text: &str) -> String {
+    text.replace('\\', "\\e").replace('-', "\\-").replace('\'', "\\(aq")
 }
 
 impl More {
@@ -393,18 +429,46 @@ impl More {
         for (line, purpose) in self.examples {
             text += &format!("  detour {line}\n      {purpose}\n");
         }
-        text += "\nExit status:\n  0  done\n  1  failed, with a message on standard error\n";
-        let (first, rest): (Vec<&str>, Vec<&str>) = self
-            .statuses
-            .iter()
-            .partition(|status| status.starts_with('1') && !status.starts_with("12"));
-        let usual = ["2  wrong usage"];
-        for status in first.into_iter().chain(usual).chain(rest) {
-            text += &format!("  {status}\n");
+        text += "\nExit status:\n";
+        for (status, meaning) in self.all_statuses() {
+            text += &format!("  {status}  {meaning}\n");
         }
-        text += "  130  interrupted\n\nSee also: ";
-        let also = |name: &&str| format!("detour-{}(1)", name.replace(' ', "-"));
-        text + &self.see_also.iter().map(also).collect::<Vec<_>>().join(", ")
+        text += "\nSee also: ";
+        let also = |page: String| format!("{page}(1)");
+        text + &self.pages().map(also).collect::<Vec<_>>().join(", ")
+    }
+
+    fn sections(&self) -> String {
+        let entry = |(term, text): (String, &str)| {
+            format!(".TP\n\\fB{}\\fR\n{}\n", roff(&term), roff(text))
+        };
+        let examples = self.examples.iter();
+        let examples = examples.map(|(line, purpose)| entry((format!("detour {line}"), *purpose)));
+        let statuses = self.all_statuses().map(|(status, text)| entry((status.to_owned(), text)));
+        let also = self.pages().map(|page| format!("\\fB{}\\fR(1)", roff(&page)));
+        format!(
+            ".SH EXAMPLES\n{}.SH \"EXIT STATUS\"\n{}.SH \"SEE ALSO\"\n{}\n",
+            examples.collect::<String>(),
+            statuses.collect::<String>(),
+            also.collect::<Vec<_>>().join(", ")
+        )
+    }
+
+    /// Every exit status with its meaning, in order.
+    fn all_statuses(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
+        let own = || self.statuses.iter().filter_map(|status| status.split_once("  "));
+        let is_first = |(status, _): &(&str, &str)| *status == "1";
+        [("0", "success"), ("1", "error, with a message on standard error")]
+            .into_iter()
+            .chain(own().filter(is_first))
+            .chain([("2", "usage error")])
+            .chain(own().filter(move |status| !is_first(status)))
+            .chain([("130", "interrupted")])
+    }
+
+    /// The pages to read next.
+    fn pages(&self) -> impl Iterator<Item = String> {
+        self.see_also.iter().map(|name| format!("detour-{}", name.replace(' ', "-")))
     }
 }
 
@@ -432,7 +496,11 @@ mod tests {
             assert!(MORE.iter().any(|more| more.command == name), "{name} has no examples");
         }
         for more in MORE {
-            assert!(names.iter().any(|name| name == more.command), "no command {}", more.command);
+            assert!(
+                more.command.is_empty() || names.iter().any(|name| name == more.command),
+                "no command {}",
+                more.command
+            );
             for also in more.see_also {
                 assert!(names.iter().any(|name| name == also), "no command {also}");
             }
@@ -444,6 +512,32 @@ mod tests {
                 let parsed = cli::command().try_get_matches_from(words);
                 assert!(parsed.is_ok(), "{line}: {}", parsed.unwrap_err());
             }
+        }
+    }
+
+    /// As `man` shows them: sections of their own, in which every entry is a paragraph.
+    #[test]
+    fn man_pages_have_sections_for_examples_statuses_and_related_pages() {
+        let text = sections("record");
+        let headings: Vec<&str> = text.lines().filter(|line| line.starts_with(".SH")).collect();
+        assert_eq!(headings, [".SH EXAMPLES", ".SH \"EXIT STATUS\"", ".SH \"SEE ALSO\""]);
+        let until = "\\fBdetour record \\-\\-until \\(aqdetour>500us\\(aq";
+        assert!(text.contains(&format!(".TP\n{until}")), "{text}");
+        assert!(text.contains(".TP\n\\fB126, 127\\fR\n"), "{text}");
+        assert!(text.contains("\\fBdetour\\-report\\fR(1), \\fBdetour\\-whatif\\fR(1)"), "{text}");
+        for more in MORE {
+            let text = sections(more.command);
+            // No line of text begins like a request.
+            let request = |line: &&str| line.starts_with(['.', '\'']);
+            assert!(
+                text.lines()
+                    .filter(request)
+                    .all(|line| { line == ".TP" || line.starts_with(".SH ") })
+            );
+        }
+        let help = cli::command().render_long_help().to_string();
+        for part in ["Examples:\n  detour demo", "Exit status:", "See also: detour-demo(1)"] {
+            assert!(help.contains(part), "{help}");
         }
     }
 }

@@ -20,29 +20,49 @@ pub fn man(options: &Man) -> Result<ExitCode> {
     }
     match &options.output {
         None => {
-            let mut page = Vec::new();
-            clap_mangen::Man::new(command).render(&mut page)?;
-            std::io::stdout().write_all(&page)?;
+            std::io::stdout().write_all(&page(&command, "")?)?;
         }
         Some(directory) => {
             fs::create_dir_all(directory)
                 .with_context(|| format!("cannot create {}", directory.display()))?;
             let mut command = cli::command().disable_help_subcommand(true);
             command.build();
-            pages(&command, directory)?;
+            pages(&command, "", directory)?;
         }
     }
     Ok(ExitCode::SUCCESS)
 }
 
 /// Pages for a command and its subcommands, named as git does: detour.1, detour-simulate-goal.1.
-fn pages(command: &Command, directory: &Path) -> Result<()> {
-    let page = clap_mangen::Man::new(command.clone());
-    let path = directory.join(page.get_filename());
-    let mut text = Vec::new();
-    page.render(&mut text)?;
+fn pages(command: &Command, name: &str, directory: &Path) -> Result<()> {
+    let path = directory.join(clap_mangen::Man::new(command.clone()).get_filename());
+    let text = page(command, name)?;
     study::files::save(&path, |out| Ok(out.write_all(&text)?))?;
-    command.get_subcommands().filter(|sub| shown(sub)).try_for_each(|sub| pages(sub, directory))
+    command.get_subcommands().filter(|sub| shown(sub)).try_for_each(|sub| {
+        pages(sub, format!("{name} {}", sub.get_name()).trim_start(), directory)
+    })
+}
+
+/// The page of a command, which is called `name` after `detour`. What ends its help text has sections of its
+/// own here.
+fn page(command: &Command, name: &str) -> Result<Vec<u8>> {
+    let man = clap_mangen::Man::new(command.clone());
+    let mut text = Vec::new();
+    man.render_title(&mut text)?;
+    man.render_name_section(&mut text)?;
+    man.render_synopsis_section(&mut text)?;
+    man.render_description_section(&mut text)?;
+    if command.get_arguments().any(|argument| !argument.is_hide_set()) {
+        man.render_options_section(&mut text)?;
+    }
+    if command.get_subcommands().any(|sub| !sub.is_hide_set()) {
+        man.render_subcommands_section(&mut text)?;
+    }
+    text.write_all(help::sections(name).as_bytes())?;
+    if command.get_version().or(command.get_long_version()).is_some() {
+        man.render_version_section(&mut text)?;
+    }
+    Ok(text)
 }
 
 /// `detour completions SHELL`.

@@ -44,11 +44,12 @@ fn said(imported: &Import) -> String {
     }
     text.push('\n');
     if imported.communicators > 0 {
-        text += "The members of communicators are not in such traces: a program that uses others than \
-                 MPI_COMM_WORLD is reported, but cannot be simulated.\n";
+        text += "These traces lack the members of communicators: programs that use any but \
+                 MPI_COMM_WORLD can be reported, but not simulated.\n";
     }
     if imported.tests > 0 {
-        text += "Which tests succeeded is not in such traces: a request that is only tested counts as open.\n";
+        text += "These traces lack the results of tests: a request that is only tested counts as \
+                 incomplete.\n";
     }
     for example in &imported.examples {
         text += &format!("cannot parse: {}\n", report::message_safe(example));

@@ -28,10 +28,10 @@ pub struct Options {
     /// Size of a message
     #[arg(long, value_name = "SIZE", default_value = "1B", value_parser = units::size)]
     size: u64,
-    /// Exchanges of a pair in a cycle
+    /// Exchanges per pair and cycle
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
     exchanges: u64,
-    /// Turns of every pair [default: 200, or as many as fit into --duration]
+    /// Number of cycles [default: 200, or as many as fit into --duration]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     cycles: Option<u64>,
     /// How long to measure
@@ -40,7 +40,7 @@ pub struct Options {
     /// Groups of ranks, one per line: NAME: RANKS (rack1: 0-15) [default: found from the minima]
     #[arg(long, value_name = "FILE")]
     topology: Option<PathBuf>,
-    /// Seed of the choice of samples that are kept in order
+    /// Seed for choosing the samples that are kept in order
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Show the result in this file instead of measuring
@@ -163,7 +163,7 @@ fn measure(options: &Options, verbosity: Verbosity) -> Result<()> {
     for other in 1..ranks {
         let bytes = rank.receive(other)?;
         let other: Part = serde_json::from_slice(&bytes)
-            .with_context(|| format!("rank {other} sent no result: use one version of detour"))?;
+            .with_context(|| format!("no result from rank {other}: use one version of detour"))?;
         part.merge(other);
     }
     let transport = rank.version();
@@ -198,7 +198,7 @@ fn groups(options: &Options, ranks: u32, rank: u32) -> Result<Option<Vec<Group>>
 
 /// The clocks of all ranks, on all; None if rank 0 has `failed`.
 fn all_clocks(rank: &mut Rank, clock: Clock, failed: bool) -> Result<Option<Vec<Clock>>> {
-    let wrong = "a rank sent something else: use one version of detour on all nodes";
+    let wrong = "unexpected reply from a rank: use one version of detour on all nodes";
     let mut clocks = Vec::new();
     if rank.rank() > 0 {
         rank.send(0, &serde_json::to_vec(&clock)?)?;

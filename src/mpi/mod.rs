@@ -54,12 +54,12 @@ enum Command {
     ///
     /// Started by a launcher with any number of ranks: mpirun -n 8 detour mpi latency -o latencies.json
     ///
-    /// In each round of a cycle all ranks are paired, and all pairs exchange messages at the same time; after a
-    /// cycle every rank has met every other. The minima of cycles show the hardware, all exchanges also what
-    /// disturbs it.
+    /// In each round of a cycle all ranks are paired, and all pairs exchange messages at the same
+    /// time; after a cycle every rank has been paired with every other. The minima of cycles show
+    /// the hardware, all exchanges also show disturbances.
     #[cfg(target_os = "linux")]
     Latency(Box<latency::Options>),
-    /// Re-enact a recorded program with real MPI calls, waiting in place of computing
+    /// Replay a recorded program with real MPI calls, busy-waiting instead of computing
     ///
     /// Started by a launcher with as many ranks as the trace has: mpirun -n 4 detour mpi replay DIR -o NEW
     ///

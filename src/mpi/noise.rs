@@ -46,7 +46,7 @@ pub fn run(noise: &Noise<'_>) -> Result<ExitStatus> {
 impl Noise<'_> {
     /// The program, which waits for `after` and writes its PID to `mark`.
     fn program(&self, after: Option<&Path>, mark: Option<&Path>) -> Result<Vec<OsString>> {
-        let own = std::env::current_exe().context("cannot find this program")?;
+        let own = std::env::current_exe().context("cannot find the detour executable")?;
         let mut line: Vec<OsString> = vec![own.into(), "mpi".into(), "start".into()];
         line.extend(["--preload".into(), self.preload.to_owned()]);
         for (option, file) in [("--after", after), ("--mark", mark)] {
@@ -140,7 +140,7 @@ impl Noise<'_> {
         }
         if pids.len() < wanted {
             tell!(
-                "detour: only {} of {wanted} ranks of this node are recorded with noise",
+                "detour: recording the noise of only {} of {wanted} ranks on this node",
                 pids.len()
             );
         }

@@ -40,8 +40,8 @@ pub struct Options {
     /// Also record the noise that the ranks see, one file per node (node-HOST.detour); needs privileges
     #[arg(long)]
     noise: bool,
-    /// Record only calls of MPI_ functions: calls of PMPI_ functions, as of Fortran programs with Open MPI,
-    /// are left out
+    /// Record only calls of MPI_ functions, not of PMPI_ functions (which Fortran programs call
+    /// with Open MPI)
     #[arg(long)]
     mpi_names_only: bool,
     /// The program, or a launcher that starts it
@@ -92,8 +92,9 @@ pub fn run(options: &Options, verbosity: Verbosity) -> Result<ExitCode> {
     };
     drop((placed, claim));
     if status.code() == Some(127) && is_privileged() {
-        let message = "detour: LD_LIBRARY_PATH does not reach programs that a command with capabilities starts; if the \
-             program needs it: detour mpi record -- env LD_LIBRARY_PATH=... COMMAND";
+        let message = "detour: LD_LIBRARY_PATH is not passed on, because this command has \
+             capabilities; if the program needs it: detour mpi record -- env LD_LIBRARY_PATH=... \
+             COMMAND";
         once::say(message, task);
     }
     if !verbosity.quiet {
@@ -109,7 +110,7 @@ fn ready(options: &Options, task: Task) -> Result<Option<(PathBuf, Claim, Placed
     let Some(program) = find(&options.command[0]) else { return Ok(None) };
     check(&program)?;
     let placed = Placed::new(&directory)
-        .with_context(|| format!("cannot place the collector in {}", directory.display()))?;
+        .with_context(|| format!("cannot write the collector to {}", directory.display()))?;
     Ok(Some((directory, claim, placed)))
 }
 
@@ -184,8 +185,9 @@ fn say(directory: &Path, task: Task) {
     match (found, is_first) {
         (true, true) => tell!("wrote {name}; view with: detour mpi report {name}"),
         (false, true) => tell!(
-            "detour: no MPI calls were recorded: the program did not call MPI_Init, or something that \
-             starts it removes LD_PRELOAD from its environment"
+            "detour: no MPI calls were recorded: the program did not call MPI_Init, its launcher \
+             removes LD_PRELOAD from the environment, or it looks up MPI functions in the library \
+             itself (dlopen and dlsym)"
         ),
         _ => {}
     }

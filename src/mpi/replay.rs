@@ -27,18 +27,19 @@ use crate::{Verbosity, options::work, output};
 pub struct Options {
     /// Directory of the trace
     directory: PathBuf,
-    /// Directory for the traces of the re-enactment; all ranks need the same
+    /// Directory for the traces of the replay; all ranks need the same
     #[arg(short, long, value_name = "DIR", default_value = "detour-replay")]
     output: PathBuf,
     /// Change the program first: scale REGION 0.5, balance REGION, drop REGION, drop tag 17, drop MPI_CALL, resize
     /// tag 17 0.25, nonblocking REGION; a REGION can be `after MPI_CALL`; may be repeated
     #[arg(long = "if", value_name = "HYPOTHESIS", value_parser = hypotheses::parse)]
     questions: Vec<Question>,
-    /// MPI_Waitany, MPI_Waitsome and tests complete the requests that they completed in the trace, not those that
-    /// are complete first
+    /// MPI_Waitany, MPI_Waitsome and tests complete the same requests as in the trace, not those
+    /// that complete first
     #[arg(long)]
     deterministic: bool,
-    /// Sleep instead of spinning while the program computed for more than 1 ms: for more ranks than CPUs
+    /// Sleep instead of spinning where the program computed for more than 1 ms; use it with more
+    /// ranks than CPUs
     #[arg(long)]
     sleep: bool,
     /// Show every row of every table, at full width
@@ -132,8 +133,9 @@ fn await_all(directory: &Path, ranks: u32) -> Result<()> {
         }
         if begin.elapsed() > LONGEST {
             bail!(
-                "the traces of the {ranks} ranks in {} are not complete: if the nodes have no common file system, \
-                 join their directories with `detour merge` and compare them with `detour diff`",
+                "the traces of the {ranks} ranks in {} are incomplete: if the nodes do not share a \
+                 file system, merge their directories with `detour merge` and compare them with \
+                 `detour diff`",
                 directory.display()
             );
         }

@@ -37,7 +37,8 @@ pub struct Options {
     /// Segment size for tree algorithms
     #[arg(long, value_parser = units::size)]
     segment: Option<u64>,
-    /// Nonblocking collectives: started before the compute time instead of after it, and awaited after it
+    /// Nonblocking collectives: start them before the compute time and wait for them after it; they
+    /// progress
     #[arg(long, value_enum, value_name = "PROGRESS")]
     nonblocking: Option<ProgressName>,
     /// Dependencies between operations
@@ -48,9 +49,9 @@ pub struct Options {
 /// When a nonblocking collective progresses.
 #[derive(Clone, Copy, ValueEnum)]
 enum ProgressName {
-    /// Only inside MPI calls: during compute only the messages of the first round travel
+    /// Only inside MPI calls: during compute, only the messages of the first round are in flight
     Calls,
-    /// Always, on a CPU or NIC of its own
+    /// Always, on a dedicated CPU or NIC
     Always,
 }
 

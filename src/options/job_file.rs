@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 use toml::{Table, Value};
 
 /// The commands that take it.
-const COMMANDS: [&str; 3] = ["report", "whatif", "diff"];
+const COMMANDS: [&str; 4] = ["report", "whatif", "diff", "demo"];
 
 /// The options that a file may have.
 const OPTIONS: [&str; 23] = [
@@ -99,7 +99,7 @@ fn words(value: &Value) -> Result<Vec<String>> {
             let lists: Result<Vec<Vec<String>>> = list.iter().map(words).collect();
             Ok(lists?.concat())
         }
-        _ => bail!("a text, a number or a list is required"),
+        _ => bail!("expected a string, a number or a list"),
     }
 }
 

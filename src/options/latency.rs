@@ -16,8 +16,8 @@ pub struct Options {
     /// How a measured latency changes L
     #[arg(long, value_enum, default_value_t, requires = "latency")]
     latency_rule: RuleName,
-    /// Order in which latencies are drawn: random, in-order (each rank from a random one on), or block:N
-    /// (each run from N consecutive ones)
+    /// Order in which latencies are drawn: random, in-order (each rank starts at a random one), or
+    /// block:N (each run draws from N consecutive ones)
     #[arg(
         long, value_name = "ORDER", default_value = "random", requires = "latency",
         value_parser = parse_order
@@ -32,10 +32,11 @@ enum RuleName {
     Add,
     /// Multiply by the ratio to the median
     Scale,
-    /// Add the differences of two half round trips from the median, which vary as a message does
+    /// Add the differences of two half round trips from the median, which together vary like a
+    /// message
     HalfRoundTrip,
-    /// One of two messages has the difference from the median, as exchanges of `detour mpi latency` do: what
-    /// delays a rank is in the times of both ends
+    /// Add the difference from the median to one of two messages: in exchanges of `detour mpi
+    /// latency`, a delay of one rank is in the times of both
     Exchange,
 }
 

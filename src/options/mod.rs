@@ -3,6 +3,7 @@
 pub mod figures;
 pub mod job;
 pub mod job_file;
+pub mod judged;
 pub mod latency;
 pub mod network;
 pub mod noise;

@@ -35,8 +35,8 @@ pub struct Options {
     /// must be below 1
     #[arg(long, value_name = "RATE", value_parser = units::period)]
     noise_rate: Option<i64>,
-    /// Extend the recording by fitted tails: what is longer or rarer than recorded is drawn from them
-    /// (`detour tail` shows them)
+    /// Extend the recording by fitted tails: longer or rarer detours than recorded are drawn from
+    /// them (`detour tail` shows them)
     #[arg(long)]
     tail: bool,
     #[command(flatten)]

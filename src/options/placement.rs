@@ -19,7 +19,7 @@ enum PlacementName {
     /// Consecutive ranks on the CPUs of a node, all at the same moment of the recording
     #[default]
     Node,
-    /// Every rank on a random CPU, at a moment of its own
+    /// Every rank on a random CPU, at an independent random moment
     Random,
 }
 

@@ -10,8 +10,8 @@ use crate::units;
 #[derive(Args)]
 #[group(skip)]
 pub struct Options {
-    /// Skeleton: vary the compute of each rank and step by up to this percentage, at random [default: 0; of
-    /// a preset, its own]
+    /// Skeleton: vary the compute of each rank and step by up to this percentage, at random
+    /// [default: 0; presets have their own]
     #[arg(long, value_name = "PERCENT", value_parser = units::percent)]
     imbalance: Option<f64>,
     /// Skeleton: allreduces of 8 bytes per iteration; in ocean, per iteration of the solver [default: 1; in
@@ -19,19 +19,19 @@ pub struct Options {
     #[arg(long, value_name = "N")]
     allreduces: Option<u64>,
     /// Skeleton: exchanges with the neighbours per iteration; in multigrid, per level down and up [default:
-    /// 1; of a preset, its own]
+    /// 1; presets have their own]
     #[arg(long, value_name = "N")]
     exchanges: Option<u64>,
-    /// Wavefront: blocks per sweep [default: 10; of a preset, its own]
+    /// Wavefront: blocks per sweep [default: 10; presets have their own]
     #[arg(long, value_name = "N")]
     blocks: Option<u64>,
-    /// Multigrid: levels; all ranks are active on all but the two coarsest [default: 5; of a preset, its own]
+    /// Multigrid: levels; all ranks are active on all but the two coarsest [default: 5; presets have their own]
     #[arg(long, value_name = "N")]
     levels: Option<u64>,
-    /// Ocean: iterations of the solver per iteration [default: 20; of a preset, its own]
+    /// Ocean: iterations of the solver per iteration [default: 20; presets have their own]
     #[arg(long, value_name = "N")]
     solver: Option<u64>,
-    /// Ocean: compute time per iteration of the solver [default: 20us; of a preset, its own]
+    /// Ocean: compute time per iteration of the solver [default: 20us; presets have their own]
     #[arg(long, value_name = "TIME", value_parser = units::picoseconds)]
     solver_compute: Option<i64>,
     /// Skeleton: keep only this communication

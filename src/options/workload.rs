@@ -57,7 +57,7 @@ pub struct Options {
     calc_unit: CalcUnit,
     /// Network: chic, altix, cnl, zeptoos, xt4, alps, daint; a file of `detour mpi net`; or
     /// L=..,o=..,g=..,G=..,O=..,S=.. (os=.. and or=.. for an o of sender and receiver;
-    /// parameters left out are 0, S unlimited; sizes=FILE for measured times of the bytes instead of G
+    /// omitted parameters are 0, S unlimited; sizes=FILE for measured times of the bytes instead of G
     /// and O)
     #[arg(long, default_value = study::workload::NET, value_parser = network::parse)]
     net: Params,
@@ -83,8 +83,8 @@ pub struct Options {
     /// Ignore this process or source, as if it had not run: a name, unit or class; may be repeated
     #[arg(long, value_name = "PROCESS")]
     exclude: Vec<String>,
-    /// Extend recordings by fitted tails: what is longer than recorded is drawn from them (`detour tail` shows
-    /// them)
+    /// Extend recordings by fitted tails: longer detours than recorded are drawn from them (`detour
+    /// tail` shows them)
     #[arg(long)]
     tail: bool,
 }

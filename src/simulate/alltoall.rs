@@ -33,7 +33,7 @@ pub struct Options {
     /// Algorithm [default: tournament for alltoall, otherwise as in `detour simulate collective`]
     #[arg(long, value_name = "NAME")]
     algorithm: Option<String>,
-    /// Rank counts, as 4,32 or 2..64 (powers of two); each from 2 to 65536
+    /// Rank counts, e.g. 4,32 or 2..64 (powers of two); each from 2 to 65536
     #[arg(long, value_name = "LIST", default_value = "2..32", value_parser = at_least_two)]
     ranks: std::vec::Vec<u64>,
     /// Number of all-to-alls per point

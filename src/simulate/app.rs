@@ -27,9 +27,9 @@ pub struct Options {
     /// program as DIR1,DIR2
     #[arg(value_name = "DIR")]
     dirs: String,
-    /// Rank counts. From one trace, multiples of its own: point-to-point messages are repeated, collectives have all
-    /// ranks. From several traces, any: with whom ranks communicate is found as a function of rank and number of
-    /// ranks [default: the largest traced one]
+    /// Rank counts. From one trace, multiples of its own: point-to-point messages are repeated,
+    /// collectives have all ranks. From several traces, any: communication partners are inferred as
+    /// functions of rank and number of ranks [default: the largest traced one]
     #[arg(long, value_name = "LIST", value_parser = units::ranks)]
     ranks: Option<std::vec::Vec<u64>>,
     /// Runs per point
@@ -38,22 +38,23 @@ pub struct Options {
     /// Algorithms of collectives: allreduce<4KiB=recursive-doubling,allreduce=ring (the first that applies)
     #[arg(long, value_name = "RULES", value_parser = rules)]
     map: Option<Rules>,
-    /// Receives from any source and with any tag take what they took in the trace
+    /// Wildcard receives match the traced message
     #[arg(long)]
     as_traced: bool,
-    /// MPI_Waitany, MPI_Waitsome and tests complete the requests that they completed in the trace, not those
-    /// that are complete first
+    /// MPI_Waitany, MPI_Waitsome and tests complete the same requests as in the trace, not those
+    /// that complete first
     #[arg(long)]
     deterministic: bool,
-    /// What would change it: scale REGION 0.5, balance REGION, drop REGION, drop tag 17, drop MPI_CALL,
-    /// resize tag 17 0.25, map RULES, nonblocking REGION, net-scale 10, without SOURCE, or auto for all of
-    /// these; a REGION can be `after MPI_CALL`; may be repeated
+    /// Compare with a changed program: scale REGION 0.5, balance REGION, drop REGION, drop tag 17,
+    /// drop MPI_CALL, resize tag 17 0.25, map RULES, nonblocking REGION, net-scale 10, without
+    /// SOURCE, or auto for all of these; a REGION can be `after MPI_CALL`; may be repeated
     #[arg(long = "if", value_name = "HYPOTHESIS", value_parser = hypotheses::parse, conflicts_with = "shard")]
     questions: Vec<hypotheses::Question>,
     /// Show how the time depends on L, o, g and G, the range in which that holds, and on each source of noise
     #[arg(long, conflicts_with = "shard")]
     sensitivity: bool,
-    /// Simulate only a part of the communication; several, as all,p2p,collectives, are one series each
+    /// Simulate only a part of the communication; several (all,p2p,collectives) become one series
+    /// each
     #[arg(
         long,
         value_enum,
@@ -65,7 +66,7 @@ pub struct Options {
     only: Vec<OnlyName>,
     /// Network: chic, altix, cnl, zeptoos, xt4, alps, daint; a file of `detour mpi net`; or
     /// L=..,o=..,g=..,G=..,O=..,S=.. (os=.. and or=.. for an o of sender and receiver;
-    /// parameters left out are 0, S unlimited)
+    /// omitted parameters are 0, S unlimited)
     #[arg(long, default_value = study::workload::NET, value_parser = network::parse)]
     net: Params,
     #[command(flatten)]
@@ -85,7 +86,8 @@ pub struct Options {
     /// Write CSV with one line per point to this file
     #[arg(long, value_name = "FILE", conflicts_with = "shard")]
     csv: Option<PathBuf>,
-    /// Write CSV of what ranks wait for to this file: by rank, by region and by cause, before and after each --if
+    /// Write waiting times as CSV to this file: by rank, by region and by cause, before and after
+    /// each --if
     #[arg(long, value_name = "FILE", conflicts_with = "shard")]
     waits_csv: Option<PathBuf>,
     /// Machine-readable output
@@ -95,7 +97,7 @@ pub struct Options {
 
 #[derive(Clone, Copy, ValueEnum)]
 enum OnlyName {
-    /// All of it
+    /// All communication
     All,
     /// Point-to-point messages
     P2p,

@@ -27,7 +27,7 @@ use crate::{
 pub struct Options {
     #[command(flatten)]
     job: job::Options,
-    /// Rank counts, as 1000,5000 or 2..1Mi (powers of two)
+    /// Rank counts, e.g. 1000,5000 or 2..1Mi (powers of two)
     #[arg(long, value_name = "LIST", default_value = "2..1Mi", value_parser = units::ranks)]
     ranks: std::vec::Vec<u64>,
     /// Runs per point
@@ -38,7 +38,7 @@ pub struct Options {
     size: std::vec::Vec<u64>,
     /// Network: chic, altix, cnl, zeptoos, xt4, alps, daint; a file of `detour mpi net`; or
     /// L=..,o=..,g=..,G=..,O=..,S=.. (os=.. and or=.. for an o of sender and receiver;
-    /// parameters left out are 0, S unlimited); one series per network of a list ('cnl|xt4')
+    /// omitted parameters are 0, S unlimited); one series per network of a list ('cnl|xt4')
     #[arg(long, value_delimiter = '|', default_value = "cnl", value_parser = network::parse)]
     net: Vec<Params>,
     #[command(flatten)]

@@ -22,7 +22,7 @@ use crate::{
 #[derive(Args)]
 #[group(skip)]
 pub struct Options {
-    /// Rank counts, all powers of two, as 1024,4096 or 2..8Mi
+    /// Rank counts, all powers of two, e.g. 1024,4096 or 2..8Mi
     #[arg(long, value_name = "LIST", default_value = "2..64Ki", value_parser = powers_of_two)]
     ranks: std::vec::Vec<u64>,
     /// Period of the detours on each rank: a time or a rate (100Hz)
@@ -47,7 +47,7 @@ pub struct Options {
     /// Compute time per cycle
     #[arg(long, value_name = "TIME", default_value = "0", value_parser = units::picoseconds)]
     work: i64,
-    /// Numbers of cycles of compute and allreduce, as 10, 1,2,5 or 1-10; one row each
+    /// Numbers of cycles of compute and allreduce, e.g. 10, 1,2,5 or 1-10; one row each
     #[arg(long, value_name = "LIST", default_value = "10", value_parser = parse_cycles)]
     cycles: std::vec::Vec<u32>,
     /// Runs per point; confidence intervals need at least 2

@@ -46,7 +46,7 @@ pub struct Options {
     rendezvous: Option<RendezvousName>,
     /// Network: chic, altix, cnl, zeptoos, xt4, alps, daint; a file of `detour mpi net`; or
     /// L=..,o=..,g=..,G=..,O=..,S=.. (os=.. and or=.. for an o of sender and receiver;
-    /// parameters left out are 0, S unlimited)
+    /// omitted parameters are 0, S unlimited)
     #[arg(long, default_value = "cnl", value_parser = network::parse)]
     net: Params,
     /// Network between ranks of one node, as for --net; requires --ranks-per-node [default: the same]

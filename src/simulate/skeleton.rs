@@ -24,27 +24,27 @@ pub struct Options {
     /// application of the 2010 noise study (sweep3d, amg2006, pop)
     #[arg(value_name = "SKELETON", value_parser = parse_name)]
     name: Name,
-    /// Rank counts, as 1000,5000: multiples of the grid, whose copies have only collectives in common
+    /// Rank counts, e.g. 1000,5000: multiples of the grid, whose copies share only collectives
     /// [default: the grid]
     #[arg(long, value_name = "LIST", value_parser = units::ranks)]
     ranks: Option<std::vec::Vec<u64>>,
     /// Runs per point
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=1 << 28))]
     runs: u64,
-    /// Number of iterations [default: 10; of a preset, its own]
+    /// Number of iterations [default: 10; presets have their own]
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     iterations: Option<u64>,
-    /// Compute time of a rank per iteration [default: 1ms; of a preset, its own]
+    /// Compute time of a rank per iteration [default: 1ms; presets have their own]
     #[arg(long, value_name = "TIME", value_parser = units::picoseconds)]
     compute: Option<i64>,
-    /// Bytes of a message between neighbours [default: 1KiB; of a preset, its own]
+    /// Bytes of a message between neighbours [default: 1KiB; presets have their own]
     #[arg(long, value_parser = units::size)]
     size: Option<u64>,
     #[command(flatten)]
     skeleton: skeleton::Options,
     /// Network: chic, altix, cnl, zeptoos, xt4, alps, daint; a file of `detour mpi net`; or
     /// L=..,o=..,g=..,G=..,O=..,S=.. (os=.. and or=.. for an o of sender and receiver;
-    /// parameters left out are 0, S unlimited)
+    /// omitted parameters are 0, S unlimited)
     #[arg(long, default_value = "xt4", value_parser = network::parse)]
     net: Params,
     #[command(flatten)]
