@@ -381,9 +381,12 @@ fn a_file_is_named_once() {
         ),
         (
             [&with(&["simulate", "collective"])[..], &["--csv", &page, "--html", &page]].concat(),
-            "is named for two outputs",
+            "two outputs have the same path: ",
         ),
-        (vec!["demo", "-d", "50ms", "-o", &page, "--html", &page], "is named for two outputs"),
+        (
+            vec!["demo", "-d", "50ms", "-o", &page, "--html", &page],
+            "two outputs have the same path: ",
+        ),
     ];
     for (arguments, why) in twice {
         fails(&arguments, 1, &[why]);

@@ -111,7 +111,7 @@ fn every_command_tells_that_a_recording_is_damaged() {
 fn noise_does_not_vanish_because_nothing_of_it_was_written() {
     let whole = recording("input-some.detour", Mode::Attributed, 2, 20, &[TICK, DAEMON]);
     let nothing = written_to("input-nothing.detour", 0);
-    let why = "input-nothing.detour covers no time: a write failed";
+    let why = "input-nothing.detour has zero duration: a write failed";
     refused(&["diff", &whole, &nothing, "--ranks", "4", "--runs", "2", "-q"], &[why]);
     refused(&["whatif", &nothing, "--ranks", "4", "--runs", "2", "-q"], &[why]);
     let simulate = ["simulate", "collective", "--ranks", "4", "--runs", "2", "-q", "--noise"];

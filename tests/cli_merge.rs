@@ -398,7 +398,7 @@ fn a_merge_that_fails_leaves_no_file_behind() {
 fn traces_that_do_not_belong_together_are_refused_by_name() {
     let (home, files) = nodes("merge-strangers");
     let out = home.file("all.detour");
-    refused(&["merge", "-o", &out, &files[0], &files[0]], &["node0", "leave one out"]);
+    refused(&["merge", "-o", &out, &files[0], &files[0]], &["node0", "omit one"]);
     let node = |job: &str| made::Node {
         host: "node9".to_owned(),
         job: Some(job.to_owned()),
@@ -465,4 +465,11 @@ fn recordings_that_cannot_be_nodes_of_one_job_need_force() {
         let said: Value = serde_json::from_str(&said).expect("JSON");
         assert_eq!(said["nodes"].as_array().map(Vec::len), Some(2));
     }
+}
+
+#[test]
+fn a_directory_that_does_not_exist_is_not_taken_for_a_file() {
+    let directory = Directory::new("merge-missing");
+    let (there, missing) = (directory.file(""), directory.file("missing"));
+    refused(&["merge", &there, &missing], &["missing", "No such file or directory"]);
 }

@@ -242,7 +242,8 @@ fn wrong() -> Result<Completion, Failed> {
         Ok((output.status.code(), said(&output)))
     };
     let (code, text) = run("a", &["true"])?;
-    check(code == Some(0) && text.contains("no MPI calls were recorded"), text)?;
+    check(code == Some(0) && text.contains("no MPI calls were recorded"), &text)?;
+    check(text.contains("LD_PRELOAD") && text.contains("dlsym"), text)?;
     let (code, text) = run("a", &["no-such-program"])?;
     check(code == Some(127) && text.contains("command not found"), text)?;
     fs::write(home.join("data"), "not a program")?;

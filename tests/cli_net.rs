@@ -347,7 +347,7 @@ fn wrong() -> Result<Completion, Failed> {
         (&["mpi", "net", "-o", "no/such/directory/net.toml"], "no/such/directory"),
         (&["net", "--tcp", "127.0.0.1:1"], "detour net --tcp --listen"),
         (&["net", "--tcp"], "needs a host"),
-        (&["net", "--tcp", "a", "--listen"], "exclude each other"),
+        (&["net", "--tcp", "a", "--listen"], "cannot be used together"),
     ] {
         let (code, text) = run(args)?;
         check(code == Some(1) && text.contains(why), format!("{args:?}: {text}"))?;

@@ -234,7 +234,7 @@ fn a_matrix_of_many_ranks_is_drawn_in_blocks_and_the_page_says_so() {
     assert!(html.contains("130 ranks in 64 blocks"), "no blocks");
     // Rank r is in block r * 64 / 130.
     assert!(html.contains(r#"data-names="0-2 3-4 5-6 "#), "other blocks");
-    assert!(html.contains("a timeline is drawn for up to 32 ranks, and this run has 130"));
+    assert!(html.contains("timelines are limited to 32 ranks, and this run has 130"));
     assert!(!html.contains(r#"id="timeline""#) && html.len() < 2_000_000);
 }
 
@@ -251,7 +251,7 @@ fn a_page_without_some_ranks_says_so_and_how_to_make_it_again() {
     }
     let html = mpi_page(&traces, "partial.html", &["--partial"]);
     assert!(html.contains("The traces of 2 ranks are missing"));
-    assert!(html.contains("No waiting was found; what is missing can hide it."));
+    assert!(html.contains("No waiting found, but the trace is incomplete."));
     assert!(!html.contains("No rank waited for another."));
     assert!(
         html.contains("partial-traces --partial --html ") && html.contains(" --partial --json")

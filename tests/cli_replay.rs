@@ -18,6 +18,7 @@ const TESTS: &[(&str, Test)] = &[
     ("what_is_replayed_is_what_was_traced", mixed),
     ("replaying_a_call_costs_less_than_a_microsecond", cost),
     ("what_cannot_be_replayed_is_refused_before_a_rank_starts", refused),
+    ("a_change_under_which_ranks_wait_for_each_other_is_refused", circle),
 ];
 
 const DONE: Result<Completion, Failed> = Ok(Completion::Completed);
@@ -339,10 +340,10 @@ fn refused(mpi: &Mpi) -> Result<Completion, Failed> {
         Ok::<String, Failed>(said(&output))
     };
     for (more, why) in [
-        (["--if", "net-scale 10"], "the network is the real one"),
+        (["--if", "net-scale 10"], "replay uses the real network"),
         (["--if", "map allreduce=ring"], "the MPI library chooses"),
-        (["--if", "without fakemond"], "the noise is that of the nodes"),
-        (["--if", "auto"], "one change at a time"),
+        (["--if", "without fakemond"], "replay runs under the real noise"),
+        (["--if", "auto"], "specify one change"),
         (["--if", "balance nothing"], "no region 'nothing'"),
     ] {
         let said = attempt(4, &more)?;
@@ -351,6 +352,24 @@ fn refused(mpi: &Mpi) -> Result<Completion, Failed> {
     }
     let said = attempt(2, &[])?;
     check(said.contains("a trace of 4 ranks, this job has 2"), said)?;
+    DONE
+}
+
+/// Both ranks send before they receive, which ends as long as the messages are buffered.
+fn circle(mpi: &Mpi) -> Result<Completion, Failed> {
+    let program = mpi.compile("swap")?;
+    let (dir, out) = (mpi.fresh("circle-trace"), mpi.fresh("circle"));
+    mpi.record(2, &dir, &program, &[])?;
+    let mut command = mpi.mpirun(2);
+    command.args([detour(), "mpi", "replay", &dir, "-o", &out, "--if", "resize tag 17 10000"]);
+    let output = command.output()?;
+    let said = said(&output);
+    check(!output.status.success(), "it was not refused")?;
+    let circle = "rank 0: MPI_Send number 1 (to rank 1, tag 17, 1000000 bytes) waits until it is received by \
+                  rank 1: MPI_Recv number 1 (from rank 0, tag 17, 1000000 bytes)";
+    check(said.contains(circle), said.clone())?;
+    check(!Path::new(&out).join("rank-0.mpi").exists(), "something was recorded")?;
+    mpi.replay(2, &dir, &out, &["--if", "resize tag 17 0.5"])?;
     DONE
 }
 

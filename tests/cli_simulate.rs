@@ -571,3 +571,25 @@ fn lists_are_series_in_every_output() {
     let said = String::from_utf8(refused.failure().get_output().stderr.clone()).unwrap();
     assert!(said.contains("specify one operation"), "{said}");
 }
+
+#[test]
+fn every_simulation_runs_without_noise() {
+    let schedule = scratch(
+        "no-noise.goal",
+        "num_ranks 2\nrank 0 {\nl1: send 8b to 1 tag 0\n}\nrank 1 {\nl1: recv 8b from 0 tag 0\n}\n",
+    );
+    let trace = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/mpi/stencil");
+    for command in [
+        &["collective", "--ranks", "64", "--runs", "3"][..],
+        &["exchange"],
+        &["alltoall", "--ranks", "16"],
+        &["cycle", "--ranks", "64", "--runs", "3"],
+        &["cycle", "--ranks", "64", "--runs", "3", "--cycles", "1-3"],
+        &["app", trace, "--runs", "3"],
+        &["skeleton", "halo:2x2x2", "--runs", "3"],
+        &["goal", &schedule, "--net", "cnl"],
+    ] {
+        let found = json(&[command, &["--noise", "none"]].concat());
+        assert!(found.is_object(), "{command:?}");
+    }
+}

@@ -32,6 +32,50 @@ fn every_source_has_a_kind_and_what_goes_with_it() {
     }
 }
 
+/// The longest of all is the longest of any source, whatever is ahead.
+#[test]
+fn what_is_expected_of_all_is_never_less_than_of_a_source() {
+    let demo = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/demo.detour");
+    for recording in [DEMO, demo] {
+        for ahead in [&[][..], &["--for", "1m"], &["--for", "1h", "--ranks", "4Ki"]] {
+            let tails = json(&[&["tail", recording, "--json"], ahead].concat());
+            let bounds = |tail: &Value| {
+                let expected = &tail["expected"];
+                [&expected["median_us"], &expected["ci95_us"][0], &expected["ci95_us"][1]]
+                    .map(|us| us.as_f64().unwrap())
+            };
+            let all = bounds(&tails["all"]);
+            assert!(all[1] <= all[0] && all[0] <= all[2], "{all:?}");
+            let sources = tails["sources"].as_array().unwrap();
+            let known: Vec<&Value> =
+                sources.iter().filter(|of| !of["expected"].is_null()).collect();
+            assert!(known.len() > 2, "{recording}");
+            for source in known {
+                let own = bounds(source);
+                assert!(
+                    (0..3).all(|at| own[at] <= all[at]),
+                    "{recording} {ahead:?}: {source} {all:?}"
+                );
+            }
+        }
+    }
+}
+
+/// The check predicts with the tails of the sources, too: the lower and the upper bound are those of the tenths.
+#[test]
+fn a_recording_with_sources_is_checked() {
+    let demo = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/demo.detour");
+    let tails = json(&["tail", demo, "--check", "--json"]);
+    let lanes = tails["check"]["lanes"].as_array().unwrap();
+    assert!(!lanes.is_empty());
+    for lane in lanes {
+        let expected = &lane["expected"];
+        let us = |value: &Value| value.as_f64().unwrap();
+        assert!(us(&expected["ci95_us"][0]) <= us(&expected["median_us"]), "{lane}");
+        assert!(us(&expected["median_us"]) <= us(&expected["ci95_us"][1]), "{lane}");
+    }
+}
+
 #[test]
 fn more_time_has_longer_detours() {
     let upper = |arguments: &[&str]| {
@@ -114,7 +158,7 @@ fn gains_and_comparisons_rest_on_tails_if_asked_to() {
     assert_eq!(remarks.matches("fitted tails").count(), 2, "{remarks}");
     // A recording with itself, extended alike.
     assert_eq!(diff["projected"]["change_pct"], 0.0);
-    refused(&["whatif", DEMO, "--tail", "--shift", "0"], &["omit --tail, or --shift"]);
+    refused(&["whatif", DEMO, "--tail", "--shift", "0"], &["--tail cannot be used with --shift"]);
 }
 
 #[test]

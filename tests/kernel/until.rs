@@ -47,7 +47,7 @@ fn it_ends_when_it_happens() -> Result<()> {
     );
     let scratch = Scratch::new("until")?;
     let (result, ran, path, last) = recorded(&scratch, "process=untild>2ms", "250s")?;
-    let begin = "process=untild>2ms happened: ";
+    let begin = "process=untild>2ms occurred: ";
     ensure!(last.starts_with(begin) && last.contains(&format!(" on CPU {cpu} at 20")), "{last}");
     ensure!(last.contains(": untild ("), "{last}");
     let until = &result["until"];
@@ -71,7 +71,7 @@ fn it_goes_on() -> Result<()> {
     let scratch = Scratch::new("until-never")?;
     let (result, ran, path, last) = recorded(&scratch, "process=no-such-process>1ns", "2s")?;
     ensure!(
-        last == "process=no-such-process>1ns did not happen: the command of --run was not run",
+        last == "process=no-such-process>1ns did not occur: the --run command was not run",
         "{last}"
     );
     ensure!(result["until"]["met"] == false && !ran, "{result}");

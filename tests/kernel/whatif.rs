@@ -34,10 +34,10 @@ fn the_demo_ends_with_what_to_do() -> Result<()> {
     let said = text(&output.stdout);
     let lines: Vec<&str> = said.lines().collect();
     let screen = lines[lines.len().saturating_sub(24)..].join("\n");
-    let headline = ["A job of this kind on", "How much longer a job of this kind"];
+    let headline = ["A job of this kind on", "No estimate for a job of this kind"];
     ensure!(headline.iter().any(|begin| screen.contains(begin)), "{said}");
     let busy = screen.contains(headline[1]);
-    let ends = ["Do this first", "Nothing is worth doing"];
+    let ends = ["Do this first", "No action recommended"];
     ensure!(busy || ends.iter().any(|begin| screen.contains(begin)), "{said}");
     ensure!(said.contains("About this recording") && std::fs::metadata(&page)?.len() > 10_000);
     Ok(())
