@@ -64,7 +64,7 @@ impl HypothesisError {
         HypothesisError::IsCall { name, instead }
     }
 
-    /// Why a call that is no step of any rank cannot be dropped.
+    /// Why a call that no rank has as a step cannot be dropped.
     fn not_dropped(call: MpiCall) -> HypothesisError {
         let name = call.name().to_owned();
         let kind = meanings().get(usize::from(call.number())).map(|meaning| meaning.kind);

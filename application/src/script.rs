@@ -108,16 +108,18 @@ impl Application {
     }
 }
 
+/// The regular collective of the mean size, as which one with different blocks is replayed.
+fn evened(call: &Call, op: Op, sizes: &[u64]) -> Call {
+    let operation = Operation::Regular { op, bytes: mean(sizes), root: 0 };
+    Call { operation, ..call.clone() }
+}
+
 /// What an operation of a collective needs: bytes that are sent and received.
 fn volume(call: &Call, size: u64) -> (u64, u64) {
     let is_root = |root: u32| call.rank == root;
     let all = |bytes: u64| bytes.saturating_mul(size);
     match &call.operation {
-        // Replayed as the regular one of the mean.
-        Operation::Blocks { op, sizes } => {
-            let operation = Operation::Regular { op: *op, bytes: mean(sizes), root: 0 };
-            volume(&Call { operation, ..call.clone() }, size)
-        }
+        Operation::Blocks { op, sizes } => volume(&evened(call, *op, sizes), size),
         Operation::Regular { op, bytes, root } => {
             let (bytes, root) = (*bytes, *root);
             match op {
@@ -404,9 +406,8 @@ impl Writer<'_> {
         match &call.operation {
             _ if makes && request == NO_REQUEST => self.push(Instruction { act: Act::Dup, ..one }),
             Operation::Blocks { op, sizes } => {
-                let operation = Operation::Regular { op: *op, bytes: mean(sizes), root: 0 };
                 let request = if request == NO_REQUEST { NONE } else { request };
-                self.collective(&Call { operation, ..call.clone() }, request);
+                self.collective(&evened(call, *op, sizes), request);
             }
             Operation::Regular { op, bytes, root } => {
                 let act = match op {

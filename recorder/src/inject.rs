@@ -61,7 +61,7 @@ pub struct Played {
     pub wanted_ns: u64,
     /// CPU time the thread used.
     pub taken_ns: u64,
-    /// By how much each detour was late, ns; the longest that is told apart is 4 s.
+    /// Delay of each detour, ns; saturates at 4 s.
     pub late_ns: Vec<u32>,
     /// Whether it had a real-time priority.
     pub real_time: bool,

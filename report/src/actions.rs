@@ -182,7 +182,7 @@ pub(crate) struct Said<'a> {
     pub(crate) remedies: &'a [Remedy],
 }
 
-/// What is no action because it is load: beside a recorded program, or if no ordinary thread gets past it.
+/// Sources excluded from the actions as load: beside a recorded program, or under a real-time policy.
 /// Otherwise, that the node was not idle says enough.
 pub(crate) fn loads(load: &Load) -> impl Iterator<Item = Said<'_>> {
     let busy = load.busy.iter().filter(|_| load.is_counted()).take(NAMED);

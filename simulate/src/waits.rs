@@ -201,7 +201,7 @@ impl<'a> Followed<'a> {
 
     /// What is on the two paths of a wait since they parted: on the one into its end (true), which is that of what
     /// was late, and on the one into its beginning. The first is longer by the wait, unless it is not known where
-    /// they parted; then nothing is told, or not all.
+    /// they parted; then some or all of it is missing.
     pub fn parted(
         &mut self,
         wait: &Wait,

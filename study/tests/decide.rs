@@ -524,7 +524,7 @@ fn what_computes_on_a_programs_cpu_is_a_load() {
     assert!(busy.is_real_time() && decision.load.is_counted() && decision.actions.is_empty());
     let commands: Vec<&String> = busy.advice.iter().flat_map(|remedy| &remedy.run).collect();
     assert!(commands.iter().any(|line| line.contains("chrt") && line.contains("77")), "{busy:?}");
-    // Asked about it nevertheless, it has a gain and its remedy, and is no action.
+    // Asked about it nevertheless, it has a gain and its remedy, but it is not an action.
     let reader = open::open(Path::new(&trace)).expect("a recording");
     let asked = |load: Load| {
         let request = whatif::Request {
@@ -554,7 +554,7 @@ fn what_computes_on_a_programs_cpu_is_a_load() {
     assert!(!Load::of_recording(&reader, &["burn".to_owned()]).is_counted());
 }
 
-/// No row is left out silently: what is no action because it takes much of a CPU is said to be load.
+/// No row is omitted silently: sources excluded from the actions are reported as load.
 #[test]
 fn what_is_no_action_for_being_load_is_among_the_load() {
     let hog = Habit { every_ns: 10 * MS, takes_ns: 4 * MS, cpu: Some(1), ..DAEMON };

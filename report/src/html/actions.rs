@@ -19,7 +19,7 @@ pub(super) struct Actions {
     /// Above the actions: at how many ranks the gains are.
     pub(super) title: String,
     pub(super) list: Vec<Shown>,
-    /// What is no action because it is load, with commands.
+    /// Sources excluded from the actions as load, with commands.
     pub(super) loads: Vec<(String, Vec<String>)>,
     /// That there are none, unless a load may hide what is worth doing.
     pub(super) nothing: bool,
