@@ -122,6 +122,8 @@ pub struct Facts {
     /// CPUs watched by the kernel's watchdogs; empty if they are off.
     pub watchdog: CpuSet,
     pub nmi_watchdog: bool,
+    /// Whether the unified hierarchy is the one that systemd manages: only there a unit can be kept off CPUs.
+    pub cgroup_v2: bool,
     /// Time that real-time threads may use of each period, us; -1 for all of it.
     pub rt_runtime_us: Option<i64>,
     /// Other hardware threads of each CPU's core.
@@ -176,6 +178,7 @@ impl Facts {
                 false => CpuSet::new(),
             },
             nmi_watchdog: number("proc/sys/kernel/nmi_watchdog").unwrap_or(0) != 0,
+            cgroup_v2: root.join("sys/fs/cgroup/cgroup.controllers").exists(),
             rt_runtime_us: number("proc/sys/kernel/sched_rt_runtime_us"),
             siblings: siblings.collect(),
             online,
@@ -519,10 +522,14 @@ impl Auditor<'_> {
         let housekeeping = cpulist::format(&self.rest);
         match (&row.unit, self.rest.is_empty()) {
             (_, true) => "leave a CPU for it, and move it there with taskset".to_owned(),
-            (Some(unit), _) if unit.contains('.') && !unit.contains('/') => format!(
-                "systemctl set-property --runtime {} AllowedCPUs={housekeeping}",
-                shell_quoted(unit)
-            ),
+            (Some(unit), _)
+                if self.facts.cgroup_v2 && unit.contains('.') && !unit.contains('/') =>
+            {
+                format!(
+                    "systemctl set-property --runtime {} AllowedCPUs={housekeeping}",
+                    shell_quoted(unit)
+                )
+            }
             _ => format!(
                 "for t in $(pgrep -wx {}); do taskset -pc {housekeeping} $t; done",
                 shell_quoted(&literally(&row.name))
