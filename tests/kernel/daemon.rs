@@ -151,6 +151,19 @@ fn record_daemon() -> Result<Account> {
     let count = support::sum(&report, "thread", "fakemond", "count");
     ensure!(count >= separate, "{count} slices for {separate} bursts");
     let used = counted["cpu_ns"].as_f64().unwrap_or(0.0);
+    // Which the kernel charges to whom they interrupt; in the records they are sources of their own.
+    let mut interrupts: Vec<(u64, u64)> = trace
+        .records()
+        .filter(|(source, _)| {
+            !matches!(source.class, Class::Thread | Class::Kthread | Class::Idle)
+                && source.class != Class::OutsideKernel
+        })
+        .map(|(_, record)| trace.span(record))
+        .collect();
+    let interrupted: u64 = united(&mut interrupts)
+        .iter()
+        .flat_map(|&interrupt| slices.iter().map(move |&slice| overlap(interrupt, slice)))
+        .sum();
     // The kernel counts steal time in ticks, and what is stolen in small pieces comes late. A host that
     // steals during bursts also steals on the paths to and from them.
     let stolen_in_pieces = stolen > 0.002 * used;
@@ -159,6 +172,7 @@ fn record_daemon() -> Result<Account> {
         net,
         cost,
         used,
+        interrupted: interrupted as f64,
         stolen,
         stolen_on_way: stolen_on_way as f64,
         disturbed: stolen_ticks(cpu)? > ticks || stolen_in_pieces || unseen,
@@ -171,6 +185,8 @@ struct Account {
     net: f64,
     cost: f64,
     used: f64,
+    /// By interrupts during the bursts.
+    interrupted: f64,
     /// Stolen by a hypervisor during bursts, and on the paths to them.
     stolen: f64,
     stolen_on_way: f64,
@@ -182,9 +198,22 @@ impl Account {
     /// The kernel charges a thread with part of the path to it and from it, more if an interrupt woke
     /// it than if it was its turn: between net and cost.
     fn agrees(&self) -> bool {
-        let taken = f64::midpoint(self.net, self.cost);
+        let taken = f64::midpoint(self.net, self.cost) + self.interrupted;
         0.98 * self.used - self.stolen_on_way <= taken && taken <= 1.02 * self.used + self.stolen
     }
+}
+
+/// The same spans without overlap: interruptions nest.
+fn united(spans: &mut [(u64, u64)]) -> Vec<(u64, u64)> {
+    spans.sort_unstable();
+    let mut all: Vec<(u64, u64)> = Vec::new();
+    for &mut (start, end) in spans {
+        match all.last_mut() {
+            Some(last) if start <= last.1 => last.1 = last.1.max(end),
+            _ => all.push((start, end)),
+        }
+    }
+    all
 }
 
 fn overlap(a: (u64, u64), b: (u64, u64)) -> u64 {
