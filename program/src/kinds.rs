@@ -70,6 +70,8 @@ pub struct Meaning {
     pub buffered: bool,
     /// What the bytes of the call come to.
     pub total: Total,
+    /// Whether its object is a window, not a communicator.
+    pub on_window: bool,
 }
 
 /// What the size that a call is given comes to: the bytes that a rank contributes.
@@ -232,6 +234,7 @@ fn meaning(call: Call) -> Meaning {
         synchronous: matches!(call, Ssend | Issend | Ssend_init),
         buffered: matches!(call, Bsend | Ibsend | Bsend_init),
         total: total(call),
+        on_window: call.has(Role::Window) || call.has(Role::WindowInOut),
     }
 }
 

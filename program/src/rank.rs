@@ -674,10 +674,10 @@ impl RankState {
         let begin = if off && !starts { end } else { moment.begin };
         let mut blocked = Blocked { begin, end, call: number, large: signature.large, group: 0 };
         let has = |bit| signature.present & bit != 0;
-        let comm = if has(present::OBJECT) && !matches!(meaning.kind, Kind::WindowCollective) {
-            self.comm(signature.object)
-        } else {
-            None
+        let comm = match (has(present::OBJECT), meaning.on_window) {
+            (true, false) => self.comm(signature.object),
+            (true, true) => self.windows.get(&signature.object).map(|window| window.comm),
+            (false, _) => None,
         };
         let (peer, label) = (signature.peer, signature.tag);
         let nobody = has(present::PEER) && peer == rank::PROC_NULL;

@@ -2,7 +2,7 @@
 
 mod support;
 
-use mpi_abi::{Actual, Call, Entry, Outcome, RequestItem, Signature, rank, shape};
+use mpi_abi::{Actual, Call, Entry, Outcome, RequestItem, Signature, present, rank, shape};
 use program::{Profile, open, profile, profile_over_time};
 use support::{BLANK, Made, completed, message};
 use tempfile::TempDir;
@@ -370,6 +370,29 @@ fn time_bytes_and_counts_are_those_of_the_calls() {
         regions,
         [("solve".to_owned(), 1, 5_500.0, 3_000.0), ("solve/halo".to_owned(), 1, 1_600.0, 1_000.0)]
     );
+}
+
+#[test]
+fn one_sided_operations_are_on_the_communicator_of_their_window() {
+    let put = |window: u32| {
+        let present = present::OBJECT | present::BYTES;
+        let signature = Signature { present, object: window, ..Signature::of(Call::Put) };
+        Entry { signature, bytes: 100, ..BLANK }
+    };
+    let profile = two(|a, b| {
+        for made in [a, b] {
+            // The number of a window is also that of some communicator.
+            made.comm(2, 77, 0, &[0]);
+            made.window(1, 0);
+            made.window(2, 2);
+            made.call(1_000, 2_000, put(1));
+            made.call(3_000, 5_000, put(2));
+            made.call(6_000, 7_000, put(3));
+        }
+    });
+    let rows: Vec<_> =
+        profile.communicators.iter().map(|row| (row.name.as_str(), row.calls, row.bytes)).collect();
+    assert_eq!(rows, [("4d", 2, 200), ("MPI_COMM_WORLD", 2, 200)]);
 }
 
 #[test]

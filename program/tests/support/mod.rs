@@ -120,6 +120,11 @@ impl Made {
         self.writer.communicator(0, 0, &def, members).unwrap();
     }
 
+    /// A window on a communicator.
+    pub fn window(&mut self, number: u32, comm: u32) {
+        self.writer.window(0, START, number, comm).unwrap();
+    }
+
     /// The neighbours of the rank in a communicator with a topology.
     pub fn neighbours(&mut self, number: u32, sources: &[i32], destinations: &[i32]) {
         self.writer.list(0, 0, number, ListKind::Sources, sources).unwrap();
