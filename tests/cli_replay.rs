@@ -3,6 +3,7 @@
 //! MPI, and everything that is refused.
 
 use std::{
+    collections::HashMap,
     fs,
     path::{Path, PathBuf},
     process::{Command, Output},
@@ -15,6 +16,7 @@ type Test = fn(&Mpi) -> Result<Completion, Failed>;
 
 const TESTS: &[(&str, Test)] = &[
     ("the_experiment_of_the_paper", experiment),
+    ("requests_complete_in_the_order_of_the_replay_or_of_the_trace", order),
     ("what_is_replayed_is_what_was_traced", mixed),
     ("replaying_a_call_costs_less_than_a_microsecond", cost),
     ("what_cannot_be_replayed_is_refused_before_a_rank_starts", refused),
@@ -237,6 +239,55 @@ fn experiment(mpi: &Mpi) -> Result<Completion, Failed> {
             real["before"]["time_s"],
             table.join(", ")
         );
+        Ok(())
+    })
+}
+
+/// The senders of the messages that rank 0 receives with requests, in the order in which these complete.
+fn senders(dir: &str) -> Result<Vec<i32>, Failed> {
+    let program = program::open(Path::new(dir))?;
+    let clocks = program::Clocks::measured(&program);
+    let (mut posted, mut senders) = (HashMap::new(), Vec::new());
+    program::stream(&program, 0, &clocks, |moment, arena| {
+        let program::What::Call(call) = &moment.what else { return };
+        if let Some(id) = call.begun {
+            posted.insert(id, call.signature.peer);
+        }
+        for run in arena.requests(call.requests) {
+            if format!("{:?}", run.outcome) == "Completed" {
+                let ids = run.first..run.first + u64::from(run.count);
+                senders.extend(ids.filter_map(|id| posted.get(&id)));
+            }
+        }
+    })?;
+    Ok(senders)
+}
+
+/// `MPI_Waitany`, `MPI_Waitsome`, `MPI_Testany`, `MPI_Testsome`, a cancelled request, persistent requests (twice) and
+/// `MPI_Test`: changes under which the messages come in another order, and changes under which they do not.
+fn order(mpi: &Mpi) -> Result<Completion, Failed> {
+    const UNIT_MS: &str = "20";
+    let as_traced = [1, 2].repeat(8);
+    let reversed = [2, 1].repeat(8);
+    let program = mpi.compile("order")?;
+    undisturbed(mpi, || {
+        let dir = mpi.fresh("order-trace");
+        mpi.record(3, &dir, &program, &[UNIT_MS])?;
+        let found = senders(&dir)?;
+        check(found == as_traced, format!("{OFF}the program: {found:?}"))?;
+        let little = ["--if", "scale first 1.3", "--if", "scale late 0.9"];
+        let much = ["--if", "scale first 3", "--if", "scale late 0.5"];
+        for (name, change, more, expected) in [
+            ("unchanged", &[][..], &[][..], &as_traced),
+            ("little changed", &little[..], &[][..], &as_traced),
+            ("changed", &much[..], &[][..], &reversed),
+            ("changed, in the order of the trace", &much[..], &["--deterministic"][..], &as_traced),
+        ] {
+            let out = mpi.fresh("order-replayed");
+            mpi.replay(3, &dir, &out, &[&["--sleep"][..], change, more].concat())?;
+            let found = senders(&out)?;
+            check(found == *expected, format!("{OFF}{name}: {found:?}"))?;
+        }
         Ok(())
     })
 }
