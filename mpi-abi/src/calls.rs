@@ -98,7 +98,7 @@ pub enum Class {
     Collective,
     /// Making and freeing communicators, topologies included.
     Communicator,
-    /// Datatypes; wrapped to keep sizes right and not recorded.
+    /// Making and freeing datatypes, packing.
     Datatype,
     /// Windows, one-sided operations and their synchronisation.
     OneSided,
@@ -106,6 +106,8 @@ pub enum Class {
     Io,
     /// Start, end, abort, control of profiling.
     Environment,
+    /// Memory, local reductions, computing the dimensions of a grid: nothing that another rank meets.
+    Local,
 }
 
 /// Calls the macro `$callback` with the whole table:
@@ -386,6 +388,53 @@ macro_rules! for_each_call {
                 Comm_connect [Other Other Root Comm NewComm];
                 Comm_join [Other NewComm];
             }
+            Datatype {
+                Type_contiguous c [Other Other Other];
+                Type_vector c [Other Other Other Other Other];
+                Type_create_hvector c [Other Other Other Other Other];
+                Type_indexed c [Other Other Other Other Other];
+                Type_create_hindexed c [Other Other Other Other Other];
+                Type_create_indexed_block c [Other Other Other Other Other];
+                Type_create_hindexed_block c [Other Other Other Other Other];
+                Type_create_struct c [Other Other Other Other Other];
+                Type_create_subarray c [Other Other Other Other Other Other Other];
+                Type_create_darray c [Other Other Other Other Other Other Other Other Other Other];
+                Type_create_resized c [Other Other Other Other];
+                Type_create_f90_integer [Other Other];
+                Type_create_f90_real [Other Other Other];
+                Type_create_f90_complex [Other Other Other];
+                Type_dup [Other Other];
+                Type_commit [Other];
+                Pack c [Other Count Type Other Other Other Comm];
+                Unpack c [Other Other Other Other Count Type Comm];
+                Pack_external c [Other Other Count Type Other Other Other];
+                Unpack_external c [Other Other Other Other Other Count Type];
+            }
+            Request {
+                Grequest_start [Other Other Other Other Request];
+                Grequest_complete [Other];
+            }
+            Communicator {
+                Comm_set_info [Comm Other];
+                Cart_map [Comm Other Other Other Other];
+                Graph_map [Comm Other Other Other Other];
+                Open_port [Other Other];
+                Close_port [Other];
+                Publish_name [Other Other Other];
+                Lookup_name [Other Other Other];
+                Unpublish_name [Other Other Other];
+            }
+            OneSided {
+                Win_set_info [Window Other];
+                Win_shared_query c [Window Target Other Other Other];
+            }
+            Local {
+                Buffer_attach c [Other Bytes];
+                Alloc_mem [Bytes Other Other];
+                Free_mem [Other];
+                Reduce_local c [Other Other Count Type Op];
+                Dims_create [Other Other Other];
+            }
         }
     };
 }
@@ -464,11 +513,6 @@ impl Call {
         self.arguments().contains(&role)
     }
 
-    /// Whether the collector writes an event for the call.
-    pub const fn is_recorded(self) -> bool {
-        !matches!(self.class(), Class::Datatype)
-    }
-
     /// Whether the request that the call makes is only started by `MPI_Start` or `MPI_Startall`, and
     /// remains until it is freed.
     pub fn is_persistent(self) -> bool {
@@ -515,6 +559,8 @@ mod tests {
         assert_eq!(Call::Init.number(), 191);
         assert_eq!(Call::File_delete.number(), 204);
         assert_eq!(Call::Comm_join.number(), 213);
+        assert_eq!(Call::Type_contiguous.number(), 214);
+        assert_eq!(Call::Dims_create.number(), 250);
     }
 
     #[test]

@@ -135,6 +135,15 @@ pub fn made(thread: &mut Thread, call: Call, parent: Comm, label: i32, place: us
     }
 }
 
+/// Defines the communicator that `MPI_Comm_join`, which is called on none, has stored at `place`.
+pub fn joined(thread: &mut Thread, place: usize) {
+    // SAFETY: the call has succeeded, so a handle is there.
+    let handle = unsafe { thread.library.handle_at(place) };
+    if handle != thread.library.comm_null {
+        register(thread, handle, Origin::Unknown);
+    }
+}
+
 /// Remembers a duplicate that can be used when its request completes. Its handle is stored at `place` now; the
 /// variable may be gone later, as in Open MPI's Fortran bindings.
 pub fn duplicate(library: &Library, parent: Comm, place: usize, request: u64) {
@@ -283,6 +292,10 @@ fn register(thread: &mut Thread, handle: usize, origin: Origin) -> Option<Comm> 
             Origin::Own => mix(2, hash),
             Origin::Made { call: Call::Intercomm_create, label, .. } => {
                 nth(&mut objects.made, mix(mix(3, label as u32 as u64), hash))
+            }
+            // The two sides have no common parent.
+            Origin::Made { call: Call::Comm_accept | Call::Comm_connect, .. } => {
+                nth(&mut objects.made, mix(4, hash))
             }
             Origin::Made { parent, .. } => nth(&mut objects.made, mix(parent.key, hash)),
             Origin::Duplicated { key, .. } => key,

@@ -66,7 +66,7 @@ macro_rules! wrappers {
     (@call Environment Finalize $function:expr, $words:expr) => { start::finalize($function, $words) };
     (@call Environment Abort $function:expr, $words:expr) => { start::abort($function, $words) };
     (@call Environment Pcontrol $function:expr, $words:expr) => { regions::pcontrol($function, $words) };
-    (@call Datatype $name:ident $function:expr, $words:expr) => { wrap::type_free($function, $words) };
+    (@call Datatype Type_free $function:expr, $words:expr) => { wrap::type_free($function, $words) };
     (@call $class:ident $name:ident $function:expr, $words:expr) => { wrap::call($function, $words) };
 }
 mpi_abi::for_each_call!(wrappers);

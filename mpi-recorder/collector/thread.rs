@@ -12,7 +12,7 @@ use core::ptr::null_mut;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU16, AtomicU32, AtomicUsize, Ordering};
 use mpi_abi::{
     CHUNK, CHUNK_HEADER, Call, ChunkHeader, Class, Encoder, Entry, Full, MAX_REQUESTS, RequestItem,
-    Role, at, chunk_at, chunk_flag, crc32,
+    Role, at, chunk_at, chunk_flag, crc32, present, rank, shape,
 };
 
 /// Threads that can record at the same time. A power of two.
@@ -301,6 +301,15 @@ pub fn finish() -> (u64, u32, u64) {
     })
 }
 
+/// Whether a message of a call that leaves no request goes to `MPI_PROC_NULL` and comes from there.
+fn is_with_nobody(entry: &Entry) -> bool {
+    let signature = &entry.signature;
+    let nobody = |bit, rank| signature.present & bit == 0 || rank == rank::PROC_NULL;
+    signature.shape & shape::BEGUN == 0
+        && nobody(present::PEER, signature.peer)
+        && nobody(present::SOURCE, signature.source)
+}
+
 impl Thread {
     /// Fills in a new state.
     ///
@@ -417,9 +426,10 @@ impl Thread {
             !matches!(item.outcome, mpi_abi::Outcome::Pending | mpi_abi::Outcome::Ready)
         };
         let matters = match call.class() {
-            Class::PointToPoint => call.has(Role::Buffer),
+            Class::PointToPoint => call.has(Role::Buffer) && !is_with_nobody(entry),
             Class::Request => entry.requests.iter().any(settles),
-            Class::Collective | Class::Communicator => true,
+            Class::Collective => true,
+            Class::Communicator => call.has(Role::NewComm) || call.has(Role::CommInOut),
             Class::OneSided => {
                 call.has(Role::NewWindow)
                     || call.has(Role::WindowInOut)
@@ -427,11 +437,11 @@ impl Thread {
             }
             Class::Io => call.has(Role::Comm),
             Class::Environment => !matches!(call, Call::Pcontrol),
-            Class::Datatype => false,
+            Class::Datatype | Class::Local => false,
         };
         if matters {
             let mut marked = *entry;
-            marked.signature.shape |= mpi_abi::shape::OFF;
+            marked.signature.shape |= shape::OFF;
             self.put(&marked);
         }
     }

@@ -104,7 +104,7 @@ where
 {
     thread::TYPES_CHANGED.fetch_add(1, Ordering::Relaxed);
     // SAFETY: the caller's arguments.
-    unsafe { args.invoke(real(function)) }
+    unsafe { call(function, args) }
 }
 
 /// The words of a call whose meaning the layout knows.
@@ -526,12 +526,14 @@ impl State {
             }
         }
         if error == 0 {
-            if special & special::NEW_COMM != 0
-                && special & special::BEGINS == 0
-                && let Some(parent) = args.comm(thread)
-            {
+            if special & special::NEW_COMM != 0 && special & special::BEGINS == 0 {
                 let place = args.word(layout.new_comm);
-                comms::made(thread, layout.call, parent, self.signature.tag, place);
+                match args.comm(thread) {
+                    Some(parent) => {
+                        comms::made(thread, layout.call, parent, self.signature.tag, place);
+                    }
+                    None => comms::joined(thread, place),
+                }
             }
             if special & special::NEW_WINDOW != 0
                 && let Some(parent) = args.comm(thread)

@@ -189,6 +189,7 @@ fn meaning(call: Call) -> Meaning {
             (false, false) => Kind::Receive,
             (false, true) => Kind::ReceiveRequest,
         },
+        (Class::Request, Grequest_start | Grequest_complete) => Kind::Other,
         (Class::Request, _) => Kind::Requests,
         (Class::Collective, _) if call.is_persistent() => {
             Kind::CollectiveInit(collective_shape(call))
@@ -202,6 +203,8 @@ fn meaning(call: Call) -> Meaning {
             Class::Communicator,
             Comm_create_group | Comm_free | Comm_disconnect | Intercomm_merge | Comm_join,
         ) => Kind::Other,
+        // Collective by the standard, but libraries answer without communication; and name servers.
+        (Class::Communicator, _) if !call.has(Role::NewComm) => Kind::Other,
         (Class::Communicator, _) if call.has(Role::Request) => Kind::CollectiveRequest(Shape::All),
         (Class::Communicator, _) => Kind::Collective(Shape::All),
         (Class::OneSided, Win_create | Win_allocate | Win_allocate_shared | Win_create_dynamic) => {

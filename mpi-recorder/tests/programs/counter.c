@@ -69,6 +69,26 @@ COUNTED(Comm_split, (MPI_Comm c, int k, int l, MPI_Comm *d), c, k, l, d)
 COUNTED(Comm_create, (MPI_Comm c, MPI_Group g, MPI_Comm *d), c, g, d)
 COUNTED(Comm_free, (MPI_Comm *c), c)
 COUNTED(Cart_create, (MPI_Comm c, int n, const int d[], const int p[], int r, MPI_Comm *e), c, n, d, p, r, e)
+#define T MPI_Datatype t, MPI_Datatype *u
+COUNTED(Type_contiguous, (int n, T), n, t, u)
+COUNTED(Type_vector, (int n, int b, int s, T), n, b, s, t, u)
+COUNTED(Type_create_hvector, (int n, int b, MPI_Aint s, T), n, b, s, t, u)
+COUNTED(Type_indexed, (int n, const int b[], const int d[], T), n, b, d, t, u)
+COUNTED(Type_create_hindexed, (int n, const int b[], const MPI_Aint d[], T), n, b, d, t, u)
+COUNTED(Type_create_indexed_block, (int n, int b, const int d[], T), n, b, d, t, u)
+COUNTED(Type_create_struct, (int n, const int b[], const MPI_Aint d[], const MPI_Datatype t[], MPI_Datatype *u), n, b, d,
+    t, u)
+COUNTED(Type_create_subarray, (int n, const int s[], const int p[], const int f[], int o, T), n, s, p, f, o, t, u)
+COUNTED(Type_create_resized, (MPI_Datatype t, MPI_Aint l, MPI_Aint e, MPI_Datatype *u), t, l, e, u)
+COUNTED(Type_dup, (T), t, u)
+COUNTED(Type_commit, (MPI_Datatype *t), t)
+COUNTED(Type_free, (MPI_Datatype *t), t)
+COUNTED(Pack, (const void *a, int n, MPI_Datatype t, void *b, int m, int *p, MPI_Comm c), a, n, t, b, m, p, c)
+COUNTED(Unpack, (const void *a, int m, int *p, void *b, int n, MPI_Datatype t, MPI_Comm c), a, m, p, b, n, t, c)
+COUNTED(Buffer_attach, (void *a, int n), a, n)
+COUNTED(Alloc_mem, (MPI_Aint n, MPI_Info i, void *p), n, i, p)
+COUNTED(Free_mem, (void *p), p)
+COUNTED(Dims_create, (int n, int d, int s[]), n, d, s)
 
 int MPI_Finalize(void) {
     char path[4096];

@@ -44,6 +44,34 @@ static void nothing(int calls) {
     for (int i = 0; i < calls; i++) MPI_Send(buffer, i % 7, MPI_INT, MPI_PROC_NULL, i % 5, MPI_COMM_WORLD);
 }
 
+/* Calls of every kind; only those that another rank or a later call can meet must be in the file. */
+static void switched_off(void) {
+    int flag, number;
+    void *memory;
+    MPI_Request request;
+    MPI_Datatype type;
+    MPI_Comm comm;
+    MPI_Irecv(buffer + 8, 1, MPI_INT, 0, 7, MPI_COMM_SELF, &request);
+    for (int i = 0; i < 3; i++) {
+        MPI_Test(&request, &flag, MPI_STATUS_IGNORE);
+        MPI_Request_get_status(request, &flag, MPI_STATUS_IGNORE);
+        MPI_Iprobe(0, 8, MPI_COMM_SELF, &flag, MPI_STATUS_IGNORE);
+    }
+    MPI_Send(buffer, 1, MPI_INT, 0, 7, MPI_COMM_SELF);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    MPI_Wait(&request, MPI_STATUS_IGNORE); /* nothing is left */
+    MPI_Type_contiguous(2, MPI_INT, &type);
+    MPI_Type_commit(&type);
+    MPI_Type_free(&type);
+    MPI_Alloc_mem(64, MPI_INFO_NULL, &memory);
+    MPI_Reduce_local(buffer, buffer + 8, 4, MPI_INT, MPI_SUM);
+    MPI_Comm_dup(MPI_COMM_SELF, &comm);
+    MPI_Cart_map(comm, 1, (int[]){1}, (int[]){0}, &number);
+    MPI_Allreduce(buffer, buffer + 8, 1, MPI_INT, MPI_SUM, comm);
+    MPI_Comm_free(&comm);
+    MPI_Free_mem(memory);
+}
+
 static void die(int signal) {
     (void)signal;
     kill(getpid(), SIGKILL);
@@ -161,6 +189,7 @@ int main(int argc, char **argv) {
         MPI_Pcontrol(-1, "inner");
         MPI_Pcontrol(0);
         nothing(5);
+        switched_off();
         MPI_Pcontrol(2);
         MPI_Pcontrol(1, LONG);
         MPI_Pcontrol(-1, LONG);

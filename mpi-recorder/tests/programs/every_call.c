@@ -67,6 +67,7 @@ static void point_to_point(void) {
     space += 8 * MPI_BSEND_OVERHEAD;
     void *attached = malloc(space);
     MPI_Buffer_attach(attached, space);
+    L("MPI_Buffer_attach b=%d\n", space);
     BLOCKING(Send, 1);
     BLOCKING(Bsend, 2);
     BLOCKING(Ssend, 3);
@@ -97,7 +98,8 @@ static void point_to_point(void) {
     L("MPI_Buffer_detach\n");
 #if MPI_VERSION >= 4
     MPI_Count room;
-    MPI_Buffer_attach(attached, space);
+    MPI_Buffer_attach_c(attached, space);
+    L("MPI_Buffer_attach_c b=%d\n", space);
     MPI_Buffer_detach_c(&attached, &room);
     L("MPI_Buffer_detach_c\n");
 #endif
@@ -497,6 +499,11 @@ static void communicators(void) {
     MPI_Comm_dup(W, &comm);
     L("MPI_Comm_dup c=%s n=%s\n", w, mem(comm));
     barrier(comm);
+    MPI_Info info;
+    MPI_Info_create(&info);
+    MPI_Comm_set_info(comm, info);
+    L("MPI_Comm_set_info c=%s\n", w);
+    MPI_Info_free(&info);
     free_comm(&comm);
     MPI_Comm_dup_with_info(W, MPI_INFO_NULL, &comm);
     L("MPI_Comm_dup_with_info c=%s n=%s\n", w, mem(comm));
@@ -577,7 +584,9 @@ static void communicators(void) {
     free_comm(&local);
 
     /* Topologies. */
-    int dims[] = {2, 2}, periods[] = {1, 0}, remain[] = {1, 0};
+    int dims[] = {2, 2}, periods[] = {1, 0}, remain[] = {1, 0}, place;
+    MPI_Cart_map(W, 2, dims, periods, &place);
+    L("MPI_Cart_map c=%s\n", w);
     MPI_Cart_create(W, 2, dims, periods, 0, &comm);
     L("MPI_Cart_create c=%s n=%s\n", w, mem(comm));
     neighbors(comm, 4, 4);
@@ -586,6 +595,8 @@ static void communicators(void) {
     free_comm(&other);
     free_comm(&comm);
     int index[] = {2, 4, 6, 8}, edges[] = {1, 3, 0, 2, 1, 3, 0, 2};
+    MPI_Graph_map(W, 4, index, edges, &place);
+    L("MPI_Graph_map c=%s\n", w);
     MPI_Graph_create(W, 4, index, edges, 0, &comm);
     L("MPI_Graph_create c=%s n=%s\n", w, mem(comm));
     neighbors(comm, 2, 2);
@@ -602,23 +613,204 @@ static void communicators(void) {
     free_comm(&comm);
 }
 
-static void datatypes(void) {
-    /* A freed type's handle comes back with another size. */
-    for (int i = 1; i <= 4; i++) {
-        MPI_Datatype type;
-        MPI_Type_contiguous(i, MPI_DOUBLE, &type);
+/* A message of the new type to nobody shows whether the collector knows its size. */
+static void use_type(MPI_Datatype type, int made) {
+    int bytes;
+    if (made) {
         MPI_Type_commit(&type);
-        MPI_Send(a, 2, type, MPI_PROC_NULL, i, W);
-        L("MPI_Send c=%s p=-2 t=%d b=%d\n", mem(W), i, 16 * i);
-        MPI_Type_free(&type);
+        L("MPI_Type_commit\n");
     }
-    MPI_Datatype type;
-    MPI_Type_vector(3, 1, 4, MPI_INT, &type);
-    MPI_Type_commit(&type);
+    MPI_Type_size(type, &bytes);
     MPI_Send(a, 2, type, MPI_PROC_NULL, 9, W);
-    L("MPI_Send c=%s p=-2 t=9 b=24\n", mem(W));
-    MPI_Type_free(&type);
+    L("MPI_Send c=%s p=-2 t=9 b=%d\n", mem(W), 2 * bytes);
+    if (made) {
+        MPI_Type_free(&type);
+        L("MPI_Type_free\n");
+    }
 }
+
+#define TYPE(NAME, ...) do { \
+    MPI_Type_##NAME(__VA_ARGS__, &type); \
+    L("MPI_Type_" #NAME "\n"); \
+    use_type(type, 1); \
+} while (0)
+
+static void datatypes(void) {
+    MPI_Datatype type;
+    /* A freed type's handle comes back with another size. */
+    for (int i = 1; i <= 4; i++) TYPE(contiguous, i, MPI_DOUBLE);
+    int lengths[] = {1, 2}, places[] = {0, 4};
+    MPI_Aint steps[] = {0, 32};
+    TYPE(vector, 3, 1, 4, MPI_INT);
+    TYPE(create_hvector, 3, 2, 16, MPI_INT);
+    TYPE(indexed, 2, lengths, places, MPI_INT);
+    TYPE(create_hindexed, 2, lengths, steps, MPI_INT);
+    TYPE(create_indexed_block, 2, 3, places, MPI_INT);
+    TYPE(create_hindexed_block, 2, 3, steps, MPI_INT);
+    TYPE(create_resized, MPI_INT, 0, 64);
+    TYPE(dup, MPI_DOUBLE);
+#ifndef STANDARD_MPI_H /* the library of the tests does not translate lists of types and orders of dimensions */
+    MPI_Datatype types[] = {MPI_INT, MPI_DOUBLE};
+    int sizes[] = {4, 6}, parts[] = {2, 3}, starts[] = {1, 1};
+    int distributions[] = {MPI_DISTRIBUTE_BLOCK, MPI_DISTRIBUTE_NONE};
+    int blocks[] = {MPI_DISTRIBUTE_DFLT_DARG, MPI_DISTRIBUTE_DFLT_DARG}, grid[] = {2, 1};
+    TYPE(create_struct, 2, lengths, steps, types);
+    TYPE(create_subarray, 2, sizes, parts, starts, MPI_ORDER_C, MPI_INT);
+    TYPE(create_darray, 2, rank % 2, 2, sizes, distributions, blocks, grid, MPI_ORDER_C, MPI_INT);
+#endif
+    MPI_Type_create_f90_integer(9, &type);
+    L("MPI_Type_create_f90_integer\n");
+    use_type(type, 0);
+    MPI_Type_create_f90_real(6, 30, &type);
+    L("MPI_Type_create_f90_real\n");
+    use_type(type, 0);
+    MPI_Type_create_f90_complex(6, 30, &type);
+    L("MPI_Type_create_f90_complex\n");
+    use_type(type, 0);
+    char packed[256];
+    int at = 0, end = 0;
+    MPI_Aint at_byte = 0, end_byte = 0;
+    F("c=%s b=12", mem(W));
+    NOW(Pack, a, 3, MPI_INT, packed, 256, &at, W);
+    NOW(Unpack, packed, at, &end, b, 3, MPI_INT, W);
+    F("b=16");
+    NOW(Pack_external, "external32", a, 2, MPI_DOUBLE, packed, 256, &at_byte);
+    NOW(Unpack_external, "external32", packed, at_byte, &end_byte, b, 2, MPI_DOUBLE);
+#if MPI_VERSION >= 4
+    MPI_Count large_lengths[] = {1, 2}, large_places[] = {0, 4}, large_steps[] = {0, 32}, from = 0, to = 0;
+    TYPE(contiguous_c, 5, MPI_DOUBLE);
+    TYPE(vector_c, 3, 1, 4, MPI_INT);
+    TYPE(create_hvector_c, 3, 2, 16, MPI_INT);
+    TYPE(indexed_c, 2, large_lengths, large_places, MPI_INT);
+    TYPE(create_hindexed_c, 2, large_lengths, large_steps, MPI_INT);
+    TYPE(create_indexed_block_c, 2, 3, large_places, MPI_INT);
+    TYPE(create_hindexed_block_c, 2, 3, large_steps, MPI_INT);
+    TYPE(create_resized_c, MPI_INT, 0, 64);
+#ifndef STANDARD_MPI_H
+    MPI_Count large_sizes[] = {4, 6}, large_parts[] = {2, 3}, large_starts[] = {1, 1};
+    TYPE(create_struct_c, 2, large_lengths, large_steps, types);
+    TYPE(create_subarray_c, 2, large_sizes, large_parts, large_starts, MPI_ORDER_C, MPI_INT);
+    TYPE(create_darray_c, 2, rank % 2, 2, large_sizes, distributions, blocks, grid, MPI_ORDER_C, MPI_INT);
+#endif
+    F("c=%s b=12", mem(W));
+    NOW(Pack_c, a, 3, MPI_INT, packed, 256, &from, W);
+    NOW(Unpack_c, packed, from, &to, b, 3, MPI_INT, W);
+    F("b=16");
+    from = to = 0;
+    NOW(Pack_external_c, "external32", a, 2, MPI_DOUBLE, packed, 256, &from);
+    NOW(Unpack_external_c, "external32", packed, from, &to, b, 2, MPI_DOUBLE);
+#endif
+}
+
+/* What no other rank meets. */
+static void local(void) {
+    void *memory;
+    int dims[2] = {0, 0};
+    MPI_Alloc_mem(128, MPI_INFO_NULL, &memory);
+    L("MPI_Alloc_mem b=128\n");
+    MPI_Free_mem(memory);
+    L("MPI_Free_mem\n");
+    MPI_Reduce_local(a, b, 4, MPI_INT, MPI_MAX);
+    L("MPI_Reduce_local b=16 op=Max\n");
+#if MPI_VERSION >= 4
+    MPI_Reduce_local_c(a, b, 4, MPI_INT, MPI_MAX);
+    L("MPI_Reduce_local_c b=16 op=Max\n");
+#endif
+    MPI_Dims_create(12, 2, dims);
+    L("MPI_Dims_create\n");
+}
+
+/* Names of ports; libraries that cannot do it say so. */
+static void names(void) {
+    char port[MPI_MAX_PORT_NAME] = "none", found[MPI_MAX_PORT_NAME];
+    char service[64];
+    sprintf(service, "service-%d", rank);
+    MPI_Errhandler fatal;
+    MPI_Comm_get_errhandler(W, &fatal);
+    MPI_Comm_set_errhandler(W, MPI_ERRORS_RETURN);
+    MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+#define TRY(NAME, ...) L("MPI_" #NAME "%s\n", MPI_##NAME(__VA_ARGS__) == MPI_SUCCESS ? "" : " e=1")
+    TRY(Open_port, MPI_INFO_NULL, port);
+    TRY(Publish_name, service, MPI_INFO_NULL, port);
+    TRY(Lookup_name, service, MPI_INFO_NULL, found);
+    TRY(Unpublish_name, service, MPI_INFO_NULL, port);
+    TRY(Close_port, port);
+    MPI_Comm_set_errhandler(W, fatal);
+    MPI_Comm_set_errhandler(MPI_COMM_SELF, fatal);
+    MPI_Errhandler_free(&fatal);
+}
+
+#ifndef STANDARD_MPI_H /* the library of the tests does not translate callbacks */
+static int end_of_ours(void *cancelled, MPI_Status *status) {
+    MPI_Status_set_elements(status, MPI_BYTE, 0);
+    MPI_Status_set_cancelled(status, *(int *)cancelled);
+    status->MPI_SOURCE = status->MPI_TAG = MPI_UNDEFINED;
+    return MPI_SUCCESS;
+}
+static int free_ours(void *cancelled) { return MPI_SUCCESS; }
+static int cancel_ours(void *cancelled, int complete) {
+    *(int *)cancelled = 1;
+    return MPI_SUCCESS;
+}
+
+static void start_ours(int *cancelled, MPI_Request *request) {
+    *cancelled = 0;
+    MPI_Grequest_start(end_of_ours, free_ours, cancel_ours, cancelled, request);
+    L("MPI_Grequest_start q=%d\n", next_request++);
+}
+
+static void complete_ours(MPI_Request request) {
+    MPI_Grequest_complete(request);
+    L("MPI_Grequest_complete\n");
+}
+
+/* Requests that the program itself completes, alone and among others. */
+static void generalized(void) {
+    int cancelled, flag, id;
+    for (int round = 0; round < 3; round++) {
+        id = next_request;
+        start_ours(&cancelled, &q);
+        MPI_Test(&q, &flag, MPI_STATUS_IGNORE);
+        L("MPI_Test f=0 R=%d:pending\n", id);
+        complete_ours(q);
+        wait_done(id);
+        /* A request of the library may get its handle. */
+        MPI_Irecv(b, 1, MPI_INT, 0, 70, MPI_COMM_SELF, &q);
+        L("MPI_Irecv c=%d p=0 t=70 b=4 q=%d\n", rank, next_request++);
+        send_self(70);
+        MPI_Wait(&q, &st);
+        L("MPI_Wait R=%d:done:%s\n", next_request - 1, got(&st));
+    }
+    id = next_request;
+    MPI_Irecv(b, 2, MPI_INT, MPI_ANY_SOURCE, 71, MPI_COMM_SELF, &qs[0]);
+    L("MPI_Irecv c=%d p=-1 t=71 b=8 q=%d\n", rank, next_request++);
+    start_ours(&cancelled, &qs[1]);
+    MPI_Irecv(b, 2, MPI_INT, 0, 72, MPI_COMM_SELF, &qs[2]);
+    L("MPI_Irecv c=%d p=0 t=72 b=8 q=%d\n", rank, next_request++);
+    complete_ours(qs[1]);
+    int index;
+    MPI_Waitany(3, qs, &index, MPI_STATUS_IGNORE);
+    L("MPI_Waitany R=%d:pending,%d:done,%d:pending\n", id, id + 1, id + 2);
+    start_ours(&cancelled, &qs[1]);
+    send_self(71);
+    send_self(72);
+    complete_ours(qs[1]);
+    MPI_Waitall(3, qs, MPI_STATUSES_IGNORE);
+    L("MPI_Waitall R=%d:done:0/71/4,%d:done,%d:done:0/72/4\n", id, id + 3, id + 2);
+    id = next_request;
+    start_ours(&cancelled, &q);
+    MPI_Cancel(&q);
+    L("MPI_Cancel R=%d:cancel\n", id);
+    complete_ours(q);
+    MPI_Wait(&q, MPI_STATUS_IGNORE);
+    L("MPI_Wait R=%d:cancelled\n", id);
+    id = next_request;
+    start_ours(&cancelled, &q);
+    complete_ours(q);
+    MPI_Request_free(&q);
+    L("MPI_Request_free R=%d:freed\n", id);
+}
+#endif
 
 static void one_sided(void) {
     MPI_Win win;
@@ -683,6 +875,11 @@ static void one_sided(void) {
     L("MPI_Win_flush_local_all w=%s\n", w);
     MPI_Win_sync(win);
     L("MPI_Win_sync w=%s\n", w);
+    MPI_Info info;
+    MPI_Info_create(&info);
+    MPI_Win_set_info(win, info);
+    L("MPI_Win_set_info w=%s\n", w);
+    MPI_Info_free(&info);
     MPI_Win_unlock_all(win);
     L("MPI_Win_unlock_all w=%s\n", w);
     /* Post, start, complete, wait, test. */
@@ -716,6 +913,10 @@ static void one_sided(void) {
     FREE_WIN();
     MPI_Win_allocate_shared(128, 8, MPI_INFO_NULL, W, &base, &win);
     L("MPI_Win_allocate_shared c=%s b=128\n", w);
+    MPI_Aint bytes;
+    int unit;
+    MPI_Win_shared_query(win, next, &bytes, &unit, &base);
+    L("MPI_Win_shared_query w=%s p=%d\n", w, next);
     FREE_WIN();
     MPI_Win_create_dynamic(MPI_INFO_NULL, W, &win);
     L("MPI_Win_create_dynamic c=%s\n", w);
@@ -733,6 +934,9 @@ static void one_sided(void) {
     FREE_WIN();
     MPI_Win_allocate_shared_c(128, 8, MPI_INFO_NULL, W, &base, &win);
     L("MPI_Win_allocate_shared_c c=%s b=128\n", w);
+    MPI_Aint large_unit;
+    MPI_Win_shared_query_c(win, prev, &bytes, &large_unit, &base);
+    L("MPI_Win_shared_query_c w=%s p=%d\n", w, prev);
     FREE_WIN();
 #endif
 }
@@ -845,6 +1049,11 @@ int main(int argc, char **argv) {
     collectives(MPI_COMM_SELF);
     communicators();
     datatypes();
+    local();
+    names();
+#ifndef STANDARD_MPI_H
+    generalized();
+#endif
     one_sided();
     files();
     errors();

@@ -34,6 +34,7 @@ enum { MPI_SUCCESS, NUMBERS(NUMBER) MPI_UNDEFINED = -32766 };
 #define MPI_STATUSES_IGNORE ((MPI_Status *)0)
 #define MPI_UNWEIGHTED ((int *)10)
 #define MPI_BSEND_OVERHEAD 512
+#define MPI_MAX_PORT_NAME 1024
 
 #include "prototypes.h"
 #endif
