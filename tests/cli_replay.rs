@@ -1,6 +1,6 @@
 //! `detour mpi replay` and `detour diff` of two runs, with every MPI that is installed: the experiment of Böhme et
-//! al. ("Performance Simulation of Non-blocking Communication", Figure 4 and Table 2), a program that uses most of
-//! MPI, and everything that is refused.
+//! al. ("Performance Simulation of Non-blocking Communication", Figure 4 and Tables 1 and 2), requests that complete in
+//! another order, a program that uses most of MPI, and everything that is refused.
 
 use std::{
     collections::HashMap,
@@ -16,6 +16,7 @@ type Test = fn(&Mpi) -> Result<Completion, Failed>;
 
 const TESTS: &[(&str, Test)] = &[
     ("the_experiment_of_the_paper", experiment),
+    ("a_real_program_takes_as_long_traced_simulated_and_replayed", four_ways),
     ("requests_complete_in_the_order_of_the_replay_or_of_the_trace", order),
     ("what_is_replayed_is_what_was_traced", mixed),
     ("replaying_a_call_costs_less_than_a_microsecond", cost),
@@ -239,6 +240,61 @@ fn experiment(mpi: &Mpi) -> Result<Completion, Failed> {
             real["before"]["time_s"],
             table.join(", ")
         );
+        Ok(())
+    })
+}
+
+/// The time that LAMMPS prints for its steps, s.
+fn loop_time(output: &Output) -> Result<f64, Failed> {
+    let text = String::from_utf8_lossy(&output.stdout);
+    let time = text.lines().find_map(|line| line.strip_prefix("Loop time of "));
+    let time = time.and_then(|rest| rest.split(' ').next()).ok_or("LAMMPS prints no time")?;
+    Ok(time.parse()?)
+}
+
+/// Table 1 of the same paper in form: the original program without a trace, traced, simulated, and replayed. `cargo
+/// xtask validate --loop` has the same of several programs and runs.
+fn four_ways(mpi: &Mpi) -> Result<Completion, Failed> {
+    const RANKS: u32 = 2;
+    if mpi.name != "openmpi" || !Path::new("/usr/bin/lmp").exists() {
+        return Ok(Completion::ignored_with("LAMMPS is not installed for this MPI"));
+    }
+    let input = concat!(env!("CARGO_MANIFEST_DIR"), "/mpi-recorder/tests/inputs/melt.lmp");
+    let args = ["-log", "none", "-in", input];
+    undisturbed(mpi, || {
+        let bare = mpi.mpirun(RANKS).arg("lmp").args(args).output()?;
+        check(bare.status.success(), said(&bare))?;
+        let (dir, out) = (mpi.fresh("lammps-trace"), mpi.fresh("lammps-replayed"));
+        let traced = mpi.record(RANKS, &dir, Path::new("lmp"), &args)?;
+        let [original_s, traced_s] = [loop_time(&bare)?, loop_time(&traced)?];
+        let simulated = json(&[
+            "--quiet", "simulate", "app", &dir, "--noise", "none", "--runs", "1", "--json",
+        ])?;
+        let replayed = mpi.replay(RANKS, &dir, &out, &[])?;
+        // From MPI_Init to MPI_Finalize, and from the first step to the last.
+        let whole_s = number(&simulated["traced_s"])?;
+        let rows = [
+            ("traced", traced_s, 100.0 * (traced_s / original_s - 1.0), 10.0),
+            (
+                "simulated",
+                number(&simulated["identity_s"])?,
+                number(&simulated["identity_error_pct"])?,
+                4.0,
+            ),
+            (
+                "replayed",
+                number(&replayed["after"]["time_s"])?,
+                number(&replayed["change_pct"])?,
+                10.0,
+            ),
+        ];
+        println!("LAMMPS: original {original_s:.3} s (steps), traced {whole_s:.3} s (all)");
+        for (name, time_s, off_pct, _) in rows {
+            println!("  {name:<10} {time_s:.3} s {off_pct:+.2} %");
+        }
+        for (name, _, off_pct, most) in rows {
+            check(off_pct.abs() <= most, format!("{OFF}{name} {off_pct:+.2} %"))?;
+        }
         Ok(())
     })
 }
