@@ -20,6 +20,11 @@ pub enum GraphError {
     TooLarge { operations: u64 },
     #[error("nonblocking collectives require --graph in-order: LogGOPSim's generator has none")]
     Nonblocking,
+    #[error(
+        "redundant-butterfly cannot be written as a schedule, as --blame and GOAL require: whether a rank \
+         sends again depends on which message arrives first; use recursive-doubling"
+    )]
+    Redundant,
     #[error(transparent)]
     Build(#[from] BuildError),
 }
@@ -107,6 +112,9 @@ impl Parts {
 pub(crate) const MOST_OPERATIONS: u64 = 1 << 31;
 
 pub fn schedule(job: &Job, graph: Graph) -> Result<Schedule, GraphError> {
+    if job.is_redundant() {
+        return Err(GraphError::Redundant);
+    }
     let per_message = if graph == Graph::LogGopSim { 3 } else { 2 };
     let operations = job.messages().saturating_mul(per_message);
     let ranks = u32::try_from(job.ranks()).ok().filter(|_| operations <= MOST_OPERATIONS);

@@ -6,7 +6,8 @@ use std::ops::ControlFlow;
 use thiserror::Error;
 
 use crate::{
-    collectives::{Collective, Op, Shape, Span},
+    collectives::{Collective, CollectiveError, Op, Shape, Span},
+    cycle,
     event::Rendezvous,
     loggops::{Local, MessageCost, Params, ParamsError},
     time::Time,
@@ -29,6 +30,10 @@ pub enum JobError {
          a larger S, or smaller messages"
     )]
     NonblockingRendezvous,
+    #[error("{0} ranks are not a power of two, as redundant-butterfly requires")]
+    NotAPowerOfTwo(u64),
+    #[error(transparent)]
+    Collective(#[from] CollectiveError),
 }
 
 const MAX_TIME: i64 = 100 * 3_600_000_000_000_000;
@@ -67,6 +72,8 @@ pub struct Job {
     after_barrier: bool,
     local: Option<Local>,
     nonblocking: Option<Progress>,
+    /// The body is one allreduce, whose exchanges are redundant.
+    redundant: bool,
 }
 
 /// A span with its cost.
@@ -120,9 +127,33 @@ impl Job {
             after_barrier: false,
             local: None,
             nonblocking: None,
+            redundant: false,
         };
         job.check_sizes()?;
         Ok(job)
+    }
+
+    /// One allreduce by the butterfly with redundant exchanges, which has an engine of its own
+    /// ([`cycle`]). The body has the messages of the butterfly without them.
+    pub fn redundant_butterfly(ranks: u64, bytes: u64, params: Params) -> Result<Job, JobError> {
+        if ranks < 2 || !ranks.is_power_of_two() {
+            return Err(JobError::NotAPowerOfTwo(ranks));
+        }
+        let shape = Shape { op: Op::Allreduce, ranks, bytes, arity: 2, segment: None };
+        let butterfly = Collective::new(Some("recursive-doubling"), shape)?;
+        Ok(Job { redundant: true, ..Job::new(butterfly, params)? })
+    }
+
+    pub fn is_redundant(&self) -> bool {
+        self.redundant
+    }
+
+    /// The algorithm of each collective.
+    pub fn algorithms(&self) -> impl Iterator<Item = &'static str> {
+        self.body.iter().map(|collective| match self.redundant {
+            true => cycle::NAME,
+            false => collective.algorithm(),
+        })
     }
 
     /// CPU time to combine a byte, fs.
@@ -136,6 +167,11 @@ impl Job {
         let job = Job { reduce_fs_per_byte: fs_per_byte, ..self };
         job.check_sizes()?;
         Ok(job)
+    }
+
+    /// CPU time to combine a byte, fs.
+    pub fn reduction(&self) -> i64 {
+        self.reduce_fs_per_byte
     }
 
     /// How messages of more than S bytes wait for their receiver.

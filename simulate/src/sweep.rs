@@ -3,6 +3,7 @@
 use thiserror::Error;
 
 use crate::{
+    cycle::{self, Case, Config, CycleError},
     event::{self, EventError, Rules, Schedule},
     graph::{self, Graph, GraphError},
     job::Job,
@@ -21,6 +22,10 @@ pub enum SweepError {
     Graph(#[from] GraphError),
     #[error(transparent)]
     Noise(#[from] SpreadError),
+    #[error(transparent)]
+    Cycle(#[from] CycleError),
+    #[error("redundant-butterfly has no graph of LogGOPSim's generator: omit --graph peer")]
+    RedundantGraph,
     #[error("stopped")]
     Stopped,
 }
@@ -42,6 +47,8 @@ pub struct Plan<'a> {
 enum Engine {
     Rounds,
     Events(Box<Schedule>, event::Options),
+    /// The redundant butterfly.
+    Redundant(Config),
     /// A barrier first, which may need another engine than the job.
     After {
         barrier: Box<Job>,
@@ -67,13 +74,19 @@ pub fn rules(job: &Job, graph: Graph, noise: Model) -> event::Options {
 
 impl Engine {
     /// The in-order graph needs no schedule if the round engine supports the job.
-    fn new(job: &Job, noise: &Noise, graph: Graph) -> Result<Engine, GraphError> {
+    fn new(job: &Job, noise: &Noise, graph: Graph) -> Result<Engine, SweepError> {
+        if job.is_redundant() {
+            return match graph {
+                Graph::InOrder => Ok(Engine::Redundant(cycle::config_of(job, noise)?)),
+                Graph::LogGopSim => Err(SweepError::RedundantGraph),
+            };
+        }
         if let Some(barrier) = job.barrier() {
             let before = Box::new(Engine::new(&barrier, noise, graph)?);
             let engine = Box::new(Engine::of(job, noise, graph)?);
             return Ok(Engine::After { barrier: Box::new(barrier), before, engine });
         }
-        Engine::of(job, noise, graph)
+        Ok(Engine::of(job, noise, graph)?)
     }
 
     fn of(job: &Job, noise: &Noise, graph: Graph) -> Result<Engine, GraphError> {
@@ -88,6 +101,7 @@ impl Engine {
         match self {
             Engine::Rounds => rounds::memory(job, noise),
             Engine::Events(schedule, options) => event::run_memory(schedule, options.model),
+            Engine::Redundant(config) => config.memory(),
             Engine::After { engine, .. } => {
                 engine.memory(job, noise).saturating_add(job.ranks().saturating_mul(16))
             }
@@ -106,6 +120,7 @@ impl Engine {
                 let events = &mut scratch.events;
                 Ok(event::run_with(events, schedule, job.params(), options, noise)?.max())
             }
+            Engine::Redundant(config) => Ok(cycle::last_end(config, noise, Case::Redundant)?),
             Engine::After { barrier, before, engine } => {
                 scratch.rounds.keep_ends();
                 let starts = before.ends(barrier, noise, &[], scratch)?;
@@ -136,6 +151,7 @@ impl Engine {
                 let params = job.params();
                 Ok(event::run_from(events, schedule, params, options, noise, starts)?.ends)
             }
+            Engine::Redundant(_) => Err(SweepError::Cycle(CycleError::Apart)),
             Engine::After { engine, .. } => engine.ends(job, noise, starts, scratch),
         }
     }
@@ -212,6 +228,9 @@ pub fn traced(
     plan: &Plan<'_>,
 ) -> Result<Option<Vec<Traced>>, SweepError> {
     noise.check(job.ranks())?;
+    if job.is_redundant() {
+        return Ok(None);
+    }
     let seed = point_seed(plan, job);
     let first = noise.run(seed, 0);
     let per_run = rounds::memory(job, &first).saturating_add(rounds::path::memory(job)).max(1);
@@ -283,6 +302,65 @@ mod tests {
                 assert_ne!(time(2, 10), one);
             }
         }
+    }
+
+    /// The engine of the cycles agrees with an event-driven simulation (`tests/cycle_reference.rs`).
+    #[test]
+    fn a_loop_of_redundant_butterflies_takes_what_the_same_cycles_take() {
+        let detours =
+            (0..500).map(|i| (i * 9_000_000 + i * i * 7_777, 1_000_000 + 50_000 * (i % 7)));
+        let timeline = Timeline::new(detours, 9_000_000_000).unwrap();
+        let noise = Noise::new(vec![timeline], Model::Preempt, Offsets::Random).unwrap();
+        let noise = noise.repeating(true);
+        let params = Params {
+            latency: 1_000_000,
+            send_overhead: 300_000,
+            recv_overhead: 300_000,
+            gap_per_byte_fs: 1_000_000,
+            ..Params::FREE
+        };
+        let plan = Plan { runs: 20, ..plan(2, &|_| true) };
+        let job = Job::redundant_butterfly(256, 100, params).unwrap();
+        let job = job.repeated(5, 2_000_000).unwrap();
+        let found = times(&job, Graph::InOrder, &noise, &plan).unwrap();
+        let config = Config {
+            work: 2_000_000,
+            cycles: 5,
+            overhead: 300_000,
+            bytes: 100,
+            runs: 20,
+            seed: draw(9, 256),
+            ..Config::paper(256)
+        };
+        let cycles = cycle::share_by_cycle(&config, Some(&noise), &[5], 0..20, None).unwrap();
+        let redundant: Vec<i64> = cycles[0].runs.iter().map(|times| times.redundant).collect();
+        assert_eq!(found, redundant);
+        assert!(cycles[0].runs.iter().any(|times| times.redundant < times.conventional));
+        // Without noise, a round takes o + L + (k - 1) G + o.
+        let round = 300_000 + 1_000_000 + 99_000 + 300_000;
+        let alone = noiseless(&job, Graph::InOrder, Model::Preempt).unwrap();
+        assert_eq!(alone, 5 * (2_000_000 + 8 * round));
+        assert_eq!(traced(&job, Graph::InOrder, &noise, &plan).unwrap(), None);
+    }
+
+    #[test]
+    fn what_a_redundant_butterfly_cannot_have_is_refused() {
+        let params = Params::named("alps").unwrap();
+        assert!(Job::redundant_butterfly(100, 1, params).is_err());
+        let job = |bytes| Job::redundant_butterfly(64, bytes, params).unwrap();
+        let refused = |job: &Job, graph, noise: &Noise| {
+            times(job, graph, noise, &plan(1, &|_| true)).unwrap_err().to_string()
+        };
+        let none = Noise::none();
+        let order = Graph::InOrder;
+        assert!(refused(&job(1), Graph::LogGopSim, &none).contains("--graph peer"));
+        assert!(refused(&job(5_000), order, &none).contains("larger than S"));
+        assert!(refused(&job(1).after_barrier(true), order, &none).contains("--after-barrier"));
+        assert!(refused(&job(1).with_reduction(5).unwrap(), order, &none).contains("--reduction"));
+        let timeline = Timeline::new([(10, 5)], 1_000_000).unwrap();
+        let noise = Noise::new(vec![timeline], Model::CpuTime, Offsets::Random).unwrap();
+        assert!(refused(&job(1), order, &noise).contains("preempt"));
+        assert!(graph::schedule(&job(1), order).unwrap_err().to_string().contains("GOAL"));
     }
 
     #[test]

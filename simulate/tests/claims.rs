@@ -1,7 +1,7 @@
 //! The papers' results that are quick to check; `cargo xtask validate` has them all, with more runs.
 
 use simulate::{
-    collectives::{Collective, Op, Shape},
+    collectives::{Blocks, Collective, Op, Shape},
     graph::Graph,
     job::Job,
     loggops::Params,
@@ -26,6 +26,30 @@ fn slowdown(job: &Job, noise: &Noise) -> (f64, f64) {
     let sample = Sample::new(times(job, Graph::InOrder, noise, &plan).unwrap()).unwrap();
     let noiseless = noiseless(job, Graph::InOrder, Model::Preempt).unwrap() as f64;
     (sample.quantile(0.5) / noiseless, sample.max() as f64 / noiseless)
+}
+
+/// A root without overhead sends or receives one byte after the other: L + sum of (k - 1) G. In one round of a
+/// dissemination, each waits for the larger of two messages.
+#[test]
+fn vector_operations_take_their_closed_forms() {
+    let (latency, gap_per_byte) = (1_000_000, 3_000);
+    let params = Params { latency, gap_per_byte_fs: gap_per_byte * 1_000, ..Params::FREE };
+    let time = |op, algorithm, ranks, blocks| {
+        let shape = Shape { op, ranks, bytes: 1, arity: 2, segment: None };
+        let collective = Collective::of_blocks(Some(algorithm), shape, blocks).unwrap();
+        noiseless(&Job::new(collective, params).unwrap(), Graph::InOrder, Model::Preempt).unwrap()
+    };
+    let blocks = Blocks::Uniform { from: 1, to: 100_000, seed: 7 };
+    for ranks in [2u64, 3, 64, 1000] {
+        let beyond = |rank| blocks.of_rank(rank) as i64 - 1;
+        let all = (1..ranks).map(beyond).sum::<i64>();
+        assert_eq!(time(Op::Gatherv, "linear", ranks, blocks), latency + gap_per_byte * all);
+        assert_eq!(time(Op::Scatterv, "linear", ranks, blocks), latency + gap_per_byte * all);
+    }
+    let most = blocks.of_rank(0).max(blocks.of_rank(1)) as i64 - 1;
+    for (op, algorithm) in [(Op::Allgatherv, "dissemination"), (Op::ReduceScatter, "ring")] {
+        assert_eq!(time(op, algorithm, 2, blocks), latency + gap_per_byte * most);
+    }
 }
 
 #[test]

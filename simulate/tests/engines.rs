@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use simulate::{
-    collectives::{ALGORITHMS, Collective, Op, Shape},
+    collectives::{ALGORITHMS, Blocks, Collective, Op, Shape},
     event::{self, Rendezvous},
     graph::{Graph, schedule},
     job::{Job, Progress},
@@ -15,12 +15,39 @@ fn kinds() -> Vec<(&'static str, Op)> {
     ALGORITHMS.iter().flat_map(|a| a.ops().iter().map(|&op| (a.name(), op))).collect()
 }
 
+/// With blocks of different sizes.
+fn kinds_of_blocks() -> Vec<(&'static str, Op)> {
+    ALGORITHMS.iter().flat_map(|a| a.ops_of_blocks().iter().map(|&op| (a.name(), op))).collect()
+}
+
+/// They are repeated, and fit any number of ranks.
+const LISTS: [&[u64]; 3] = [&[0], &[7], &[33]];
+
+fn blocks() -> impl Strategy<Value = Blocks> {
+    prop_oneof![
+        (0u64..20, 0u64..40, any::<u64>()).prop_map(|(from, more, seed)| Blocks::Uniform {
+            from,
+            to: from + more,
+            seed
+        }),
+        prop::sample::select(LISTS.to_vec()).prop_map(Blocks::Listed),
+    ]
+}
+
+fn any_kind() -> impl Strategy<Value = ((&'static str, Op), Option<Blocks>)> {
+    prop_oneof![
+        3 => prop::sample::select(kinds()).prop_map(|kind| (kind, None)),
+        1 => (prop::sample::select(kinds_of_blocks()), blocks())
+            .prop_map(|(kind, blocks)| (kind, Some(blocks))),
+    ]
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(400) })]
 
     #[test]
     fn both_engines_agree_on_every_collective(
-        kind in prop::sample::select(kinds()), ranks in 1u64..=200, bytes in 0u64..40,
+        (kind, blocks) in any_kind(), ranks in 1u64..=200, bytes in 0u64..40,
         net in (0i64..50, (0i64..20, 0i64..20), 0i64..40, 0i64..3000, 0i64..3000, 0u64..30),
         gaps in prop::collection::vec((0i64..300, 1i64..120), 1..8), seed in any::<u64>(),
         model in prop::option::of(prop::sample::select(Model::ALL.to_vec())),
@@ -48,7 +75,11 @@ proptest! {
             },
         });
         let shape = Shape { op: kind.1, ranks, bytes, arity: 3, segment: Some(7) };
-        let job = Job::new(Collective::new(Some(kind.0), shape).unwrap(), params).unwrap()
+        let collective = match &blocks {
+            None => Collective::new(Some(kind.0), shape).unwrap(),
+            Some(blocks) => Collective::of_blocks(Some(kind.0), shape, *blocks).unwrap(),
+        };
+        let job = Job::new(collective, params).unwrap()
             .with_reduction(reduction).unwrap().repeated(iterations, compute).unwrap()
             .with_rendezvous(rendezvous).with_local(local).unwrap();
         // Messages that wait for their receiver cannot overlap compute.

@@ -353,10 +353,10 @@ pub fn rules(text: &str) -> Result<Rules, String> {
             Some((op, below)) => (op, Some(units::size(below.trim())?)),
             None => (what, None),
         };
-        let names: Vec<&str> = Op::ALL.iter().map(|op| op.name()).collect();
+        let names: Vec<&str> = Op::regular().map(|op| op.name()).collect();
         let unknown =
             || format!("unknown collective '{}' (expected one of {})", op.trim(), names.join(", "));
-        let op = Op::ALL.into_iter().find(|known| known.name() == op.trim()).ok_or_else(unknown)?;
+        let op = Op::regular().find(|known| known.name() == op.trim()).ok_or_else(unknown)?;
         let name = algorithm.trim();
         let algorithm =
             Rules::algorithm(name).ok_or_else(|| format!("unknown algorithm '{name}'"))?;

@@ -3,7 +3,7 @@
 
 use std::ops::ControlFlow;
 
-use super::{Algorithm, Op, Pattern, Shape, Span, Visit, doublings, reduced};
+use super::{Algorithm, Blocks, Op, Pattern, Shape, Span, Visit, doublings, reduced, vector};
 
 pub struct Dissemination;
 
@@ -31,6 +31,19 @@ impl Algorithm for Dissemination {
             visit(&[Span { pattern, bytes, reduce: reduced(shape.op, bytes) }])?;
         }
         ControlFlow::Continue(())
+    }
+
+    fn ops_of_blocks(&self) -> &'static [Op] {
+        &[Op::Allgatherv]
+    }
+
+    fn rounds_of_blocks(
+        &self,
+        shape: &Shape,
+        blocks: &Blocks,
+        visit: &mut Visit<'_>,
+    ) -> ControlFlow<()> {
+        vector::dissemination(shape, blocks, visit)
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::ops::ControlFlow;
 
-use super::{Algorithm, Op, Pattern, Shape, Span, Visit, reduced, tree::both_ways};
+use super::{Algorithm, Blocks, Op, Pattern, Shape, Span, Visit, reduced, tree::both_ways, vector};
 
 pub struct Linear;
 
@@ -46,6 +46,24 @@ impl Algorithm for Linear {
                 ControlFlow::Continue(())
             }
             _ => both_ways(shape, |down, _| rooted(down)),
+        }
+    }
+
+    fn ops_of_blocks(&self) -> &'static [Op] {
+        &[Op::Gatherv, Op::Scatterv, Op::Allgatherv, Op::Alltoallv]
+    }
+
+    fn rounds_of_blocks(
+        &self,
+        shape: &Shape,
+        blocks: &Blocks,
+        visit: &mut Visit<'_>,
+    ) -> ControlFlow<()> {
+        match shape.op {
+            Op::Gatherv | Op::Scatterv => {
+                vector::rooted(shape, blocks, shape.op == Op::Scatterv, visit)
+            }
+            _ => vector::to_each(shape, blocks, false, visit),
         }
     }
 }

@@ -13,8 +13,11 @@ mod pairwise;
 mod recursive_doubling;
 mod ring;
 mod tree;
+mod vector;
 
 use std::ops::ControlFlow;
+
+pub use vector::Blocks;
 
 use thiserror::Error;
 
@@ -34,6 +37,24 @@ pub enum CollectiveError {
     EmptySegment,
     #[error("{bytes} bytes in segments of {segment} exceed 2^24 segments; use larger segments")]
     TooManySegments { bytes: u64, segment: u64 },
+    #[error(
+        "{op} has no block sizes of its own for each rank (expected gatherv, scatterv, allgatherv, \
+         alltoallv or reduce-scatter)"
+    )]
+    NoVector { op: &'static str },
+    #[error("{algorithm} does not support {op} with different block sizes (supported by {known})")]
+    NotForBlocks { algorithm: &'static str, op: &'static str, known: String },
+    #[error("{given} block sizes for {op} over {ranks} ranks (expected at most {expected})")]
+    TooManyBlocks { op: &'static str, ranks: u64, expected: u64, given: usize },
+    #[error(
+        "{op} over {ranks} ranks sends {messages} messages of different sizes (at most 2^26): simulate \
+         fewer ranks"
+    )]
+    TooManyMessages { op: &'static str, ranks: u64, messages: u64 },
+    #[error("a list of block sizes needs at least one")]
+    NoBlocks,
+    #[error("no block size is between {from} and {to} bytes")]
+    EmptyRange { from: u64, to: u64 },
 }
 
 /// The collective operation.
@@ -50,10 +71,14 @@ pub enum Op {
     Scan,
     Exscan,
     ReduceScatter,
+    Gatherv,
+    Scatterv,
+    Allgatherv,
+    Alltoallv,
 }
 
 impl Op {
-    pub const ALL: [Op; 11] = [
+    pub const ALL: [Op; 15] = [
         Op::Allreduce,
         Op::Barrier,
         Op::Bcast,
@@ -65,7 +90,35 @@ impl Op {
         Op::Scan,
         Op::Exscan,
         Op::ReduceScatter,
+        Op::Gatherv,
+        Op::Scatterv,
+        Op::Allgatherv,
+        Op::Alltoallv,
     ];
+
+    /// Those whose blocks are all of one size.
+    pub fn regular() -> impl Iterator<Item = Op> {
+        Op::ALL.into_iter().filter(|op| op.evened() == *op)
+    }
+
+    /// The operation with blocks of one size.
+    pub const fn evened(self) -> Op {
+        match self {
+            Op::Gatherv => Op::Gather,
+            Op::Scatterv => Op::Scatter,
+            Op::Allgatherv => Op::Allgather,
+            Op::Alltoallv => Op::Alltoall,
+            op => op,
+        }
+    }
+
+    /// Whether blocks may have different sizes.
+    pub const fn has_blocks(self) -> bool {
+        matches!(
+            self,
+            Op::Gatherv | Op::Scatterv | Op::Allgatherv | Op::Alltoallv | Op::ReduceScatter
+        )
+    }
 
     /// The name used in the command line and in JSON.
     pub const fn name(self) -> &'static str {
@@ -81,15 +134,32 @@ impl Op {
             Op::Scan => "scan",
             Op::Exscan => "exscan",
             Op::ReduceScatter => "reduce-scatter",
+            Op::Gatherv => "gatherv",
+            Op::Scatterv => "scatterv",
+            Op::Allgatherv => "allgatherv",
+            Op::Alltoallv => "alltoallv",
         }
     }
 
     /// The default algorithm: the noise study's choice for small messages.
     pub const fn usual_algorithm(self) -> &'static str {
         match self {
-            Op::Allreduce | Op::Barrier | Op::Allgather | Op::Alltoall => "dissemination",
+            Op::Allreduce | Op::Barrier | Op::Allgather | Op::Alltoall | Op::Allgatherv => {
+                "dissemination"
+            }
             Op::Bcast | Op::Reduce | Op::Scatter | Op::Gather => "binomial",
             Op::Scan | Op::Exscan | Op::ReduceScatter => "recursive-doubling",
+            // As in Open MPI and MPICH.
+            Op::Gatherv | Op::Scatterv => "linear",
+            Op::Alltoallv => "pairwise",
+        }
+    }
+
+    /// The default algorithm if blocks have different sizes.
+    pub const fn usual_algorithm_for_blocks(self) -> &'static str {
+        match self {
+            Op::ReduceScatter => "ring",
+            op => op.usual_algorithm(),
         }
     }
 }
@@ -169,12 +239,27 @@ pub trait Algorithm: Sync {
     fn segment(&self) -> Option<u64> {
         None
     }
-    /// Calls `visit` with each round; `shape` has been checked.
+    /// Calls `visit` with each round; `shape` has been checked, and its operation is a regular one.
     fn rounds(&self, shape: &Shape, visit: &mut Visit<'_>) -> ControlFlow<()>;
+    /// The operations whose blocks may have different sizes.
+    fn ops_of_blocks(&self) -> &'static [Op] {
+        &[]
+    }
+    /// The rounds of one of these.
+    fn rounds_of_blocks(&self, _: &Shape, _: &Blocks, _: &mut Visit<'_>) -> ControlFlow<()> {
+        ControlFlow::Continue(())
+    }
+    /// Whether it has this operation.
+    fn supports(&self, op: Op) -> bool {
+        self.ops().contains(&op) || self.ops_of_blocks().contains(&op)
+    }
 }
 
 /// Each is a round.
 const MOST_SEGMENTS: u64 = 1 << 24;
+
+/// They are described one by one.
+const MOST_DIFFERENT: u64 = 1 << 26;
 
 pub static ALGORITHMS: [&dyn Algorithm; 9] = [
     &dissemination::Dissemination,
@@ -193,11 +278,13 @@ pub static ALGORITHMS: [&dyn Algorithm; 9] = [
 pub struct Collective {
     algorithm: &'static dyn Algorithm,
     shape: Shape,
+    /// None if they all have the size of the shape.
+    blocks: Option<Blocks>,
 }
 
 impl std::fmt::Debug for Collective {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} {:?}", self.algorithm.name(), self.shape)
+        write!(f, "{} {:?} {:?}", self.algorithm.name(), self.shape, self.blocks)
     }
 }
 
@@ -215,8 +302,8 @@ impl Collective {
             let known = names(&mut ALGORITHMS.iter());
             return Err(CollectiveError::UnknownAlgorithm { name: name.to_owned(), known });
         };
-        if !algorithm.ops().contains(&shape.op) {
-            let known = names(&mut ALGORITHMS.iter().filter(|a| a.ops().contains(&shape.op)));
+        if !algorithm.supports(shape.op) {
+            let known = names(&mut ALGORITHMS.iter().filter(|a| a.supports(shape.op)));
             let op = shape.op.name();
             return Err(CollectiveError::NotFor { algorithm: algorithm.name(), op, known });
         }
@@ -234,7 +321,40 @@ impl Collective {
         {
             return Err(CollectiveError::TooManySegments { bytes: shape.bytes, segment });
         }
-        Ok(Collective { algorithm: *algorithm, shape })
+        Ok(Collective { algorithm: *algorithm, shape, blocks: None })
+    }
+
+    /// The same with blocks of different sizes, if the operation has any.
+    pub fn of_blocks(
+        algorithm: Option<&str>,
+        shape: Shape,
+        blocks: Blocks,
+    ) -> Result<Collective, CollectiveError> {
+        let op = shape.op;
+        if !op.has_blocks() {
+            return Err(CollectiveError::NoVector { op: op.name() });
+        }
+        let name = algorithm.unwrap_or(op.usual_algorithm_for_blocks());
+        let collective = Collective::new(Some(name), shape)?;
+        let can = |algorithm: &dyn Algorithm| algorithm.ops_of_blocks().contains(&op);
+        if !can(collective.algorithm) {
+            let known = ALGORITHMS.iter().filter(|known| can(**known)).map(|known| known.name());
+            return Err(CollectiveError::NotForBlocks {
+                algorithm: collective.algorithm.name(),
+                op: op.name(),
+                known: known.collect::<Vec<_>>().join(", "),
+            });
+        }
+        blocks.check(&shape)?;
+        let messages = collective.messages();
+        if messages > MOST_DIFFERENT {
+            return Err(CollectiveError::TooManyMessages {
+                op: op.name(),
+                ranks: shape.ranks,
+                messages,
+            });
+        }
+        Ok(Collective { blocks: Some(blocks), ..collective })
     }
 
     pub fn algorithm(&self) -> &'static str {
@@ -253,7 +373,13 @@ impl Collective {
         if self.shape.ranks < 2 {
             return ControlFlow::Continue(());
         }
-        self.algorithm.rounds(&self.shape, visit)
+        match &self.blocks {
+            Some(blocks) => self.algorithm.rounds_of_blocks(&self.shape, blocks, visit),
+            None => {
+                let shape = Shape { op: self.shape.op.evened(), ..self.shape };
+                self.algorithm.rounds(&shape, visit)
+            }
+        }
     }
 
     pub fn messages(&self) -> u64 {

@@ -4,7 +4,7 @@
 
 use std::ops::ControlFlow;
 
-use super::{Algorithm, Op, Pattern, Shape, Span, Visit};
+use super::{Algorithm, Blocks, Op, Pattern, Shape, Span, Visit, vector};
 
 pub struct Pairwise;
 
@@ -27,5 +27,18 @@ impl Algorithm for Pairwise {
             visit(&[Span { pattern, bytes: shape.bytes, reduce: 0 }])?;
         }
         ControlFlow::Continue(())
+    }
+
+    fn ops_of_blocks(&self) -> &'static [Op] {
+        &[Op::Alltoallv]
+    }
+
+    fn rounds_of_blocks(
+        &self,
+        shape: &Shape,
+        blocks: &Blocks,
+        visit: &mut Visit<'_>,
+    ) -> ControlFlow<()> {
+        vector::to_each(shape, blocks, shape.ranks.is_power_of_two(), visit)
     }
 }

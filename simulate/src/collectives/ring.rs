@@ -3,7 +3,7 @@
 
 use std::ops::ControlFlow;
 
-use super::{Algorithm, Op, Pattern, Shape, Span, Visit};
+use super::{Algorithm, Blocks, Op, Pattern, Shape, Span, Visit, vector};
 
 pub struct Ring;
 
@@ -33,5 +33,18 @@ impl Algorithm for Ring {
             }
         }
         ControlFlow::Continue(())
+    }
+
+    fn ops_of_blocks(&self) -> &'static [Op] {
+        &[Op::Allgatherv, Op::ReduceScatter]
+    }
+
+    fn rounds_of_blocks(
+        &self,
+        shape: &Shape,
+        blocks: &Blocks,
+        visit: &mut Visit<'_>,
+    ) -> ControlFlow<()> {
+        vector::ring(shape, blocks, visit)
     }
 }

@@ -181,6 +181,160 @@ fn what_cannot_be_asked_for_is_refused() {
     assert!(refused(None, many).contains("larger"));
 }
 
+fn of_blocks(algorithm: &str, op: Op, ranks: u64, blocks: &Blocks) -> Collective {
+    let shape = Shape { op, ranks, bytes: 10, arity: 3, segment: None };
+    Collective::of_blocks(Some(algorithm), shape, *blocks).unwrap()
+}
+
+fn all_of_blocks() -> impl Iterator<Item = (&'static str, Op)> {
+    ALGORITHMS.iter().flat_map(|a| a.ops_of_blocks().iter().map(|&op| (a.name(), op)))
+}
+
+/// (sender, receiver, bytes, bytes combined) of each round.
+fn messages(collective: &Collective) -> Vec<Vec<(u64, u64, u64, u64)>> {
+    let mut rounds = Vec::new();
+    let _ = collective.rounds(&mut |round| {
+        let of = |span: &Span| {
+            let Span { bytes, reduce, .. } = *span;
+            span.edges(collective.ranks()).map(move |(src, dst)| (src, dst, bytes, reduce))
+        };
+        let mut all: Vec<_> = round.iter().flat_map(of).collect();
+        all.sort_unstable();
+        rounds.push(all);
+        ControlFlow::Continue(())
+    });
+    rounds
+}
+
+static TENS: [u64; 40] = [10; 40];
+
+#[test]
+fn blocks_of_one_size_make_the_messages_of_the_regular_operation() {
+    for (algorithm, op) in all_of_blocks() {
+        for ranks in 1..40 {
+            let regular = Collective::new(
+                Some(algorithm),
+                Shape { op: op.evened(), ranks, bytes: 10, arity: 3, segment: None },
+            )
+            .unwrap();
+            for blocks in [
+                Blocks::Uniform { from: 10, to: 10, seed: 3 },
+                Blocks::Listed(&[10]),
+                Blocks::Listed(&TENS[..ranks as usize]),
+            ] {
+                let found = messages(&of_blocks(algorithm, op, ranks, &blocks));
+                assert_eq!(found, messages(&regular), "{algorithm} {} {ranks}", op.name());
+            }
+            let equal = Shape { op, ..*regular.shape() };
+            let equal = Collective::new(Some(algorithm), equal).unwrap();
+            assert_eq!(messages(&equal), messages(&regular));
+        }
+    }
+}
+
+/// Blocks are moved one by one, by what each rank has and what it is to get. Independent of how the messages are
+/// described.
+#[test]
+fn each_message_is_as_long_as_the_blocks_that_it_carries() {
+    let blocks = Blocks::Uniform { from: 1, to: 1 << 40, seed: 5 };
+    for (algorithm, op) in all_of_blocks() {
+        for ranks in 2..20u64 {
+            let at = format!("{algorithm} {} {ranks}", op.name());
+            // The blocks by origin that each rank has; of a reduction, partial results by destination.
+            let mut has: Vec<HashSet<u64>> = (0..ranks)
+                .map(|rank| match op {
+                    Op::Allgatherv => HashSet::from([rank]),
+                    _ => (0..ranks).collect(),
+                })
+                .collect();
+            let mut exchanged = HashSet::new();
+            let mut combined = vec![1; ranks as usize];
+            for round in messages(&of_blocks(algorithm, op, ranks, &blocks)) {
+                let before = has.clone();
+                for (src, dst, bytes, reduce) in round {
+                    assert!(exchanged.insert((src, dst)) || algorithm == "ring", "{at}");
+                    match op {
+                        Op::Gatherv => assert_eq!((dst, bytes), (0, blocks.of_rank(src)), "{at}"),
+                        Op::Scatterv => assert_eq!((src, bytes), (0, blocks.of_rank(dst)), "{at}"),
+                        Op::Alltoallv => assert_eq!(bytes, blocks.of_pair(ranks, src, dst), "{at}"),
+                        Op::ReduceScatter => {
+                            assert_eq!(reduce, bytes, "{at}");
+                            let sent = (0..ranks).find(|&block| blocks.of_rank(block) == bytes);
+                            let sent = sent.expect("one block");
+                            // A partial result leaves its rank for good.
+                            assert!(before[src as usize].contains(&sent), "{at}");
+                            has[src as usize].remove(&sent);
+                            combined[sent as usize] += 1;
+                        }
+                        _ => {
+                            let lacks = &before[src as usize] - &before[dst as usize];
+                            let all = |set: &HashSet<u64>| -> u64 {
+                                set.iter().map(|&rank| blocks.of_rank(rank)).sum()
+                            };
+                            // Of the linear algorithm, each sends only its own.
+                            let one = if algorithm == "dissemination" {
+                                all(&lacks)
+                            } else if algorithm == "linear" {
+                                blocks.of_rank(src)
+                            } else {
+                                bytes
+                            };
+                            assert_eq!(bytes, one, "{at}: {src} to {dst}");
+                            let got = lacks.iter().filter(|&&rank| {
+                                algorithm == "dissemination" || blocks.of_rank(rank) == bytes
+                            });
+                            has[dst as usize].extend(got);
+                        }
+                    }
+                }
+            }
+            match op {
+                Op::Allgatherv => assert!(has.iter().all(|has| has.len() as u64 == ranks), "{at}"),
+                Op::ReduceScatter => {
+                    assert!(combined.iter().all(|&ranks_of| ranks_of == ranks), "{at}");
+                    let own = |rank: u64| has[rank as usize] == HashSet::from([rank]);
+                    assert!((0..ranks).all(own), "{at}");
+                }
+                Op::Alltoallv => assert_eq!(exchanged.len() as u64, ranks * (ranks - 1), "{at}"),
+                _ => assert_eq!(exchanged.len() as u64, ranks - 1, "{at}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn listed_sizes_are_repeated_and_random_ones_are_in_their_range() {
+    let listed = Blocks::Listed(&[3, 5]);
+    assert_eq!((0..5).map(|rank| listed.of_rank(rank)).collect::<Vec<_>>(), [3, 5, 3, 5, 3]);
+    assert_eq!((listed.of_pair(3, 0, 1), listed.of_pair(3, 1, 0)), (5, 5));
+    for (from, to) in [(7, 7), (0, 1), (10, 20), (0, u64::MAX)] {
+        let blocks = Blocks::Uniform { from, to, seed: 1 };
+        let sizes: HashSet<u64> = (0..1000).map(|rank| blocks.of_rank(rank)).collect();
+        assert!(sizes.iter().all(|size| (from..=to).contains(size)));
+        assert!(sizes.len() as u64 >= (to - from).min(9) + 1);
+    }
+}
+
+#[test]
+fn sizes_that_do_not_fit_the_operation_are_refused() {
+    let shape = Shape { op: Op::Gatherv, ranks: 4, bytes: 1, arity: 2, segment: None };
+    let refused = |algorithm: Option<&str>, op: Op, blocks: Blocks| {
+        Collective::of_blocks(algorithm, Shape { op, ..shape }, blocks).unwrap_err().to_string()
+    };
+    let few = || Blocks::Listed(&[1, 2]);
+    assert!(refused(None, Op::Gatherv, Blocks::Listed(&[])).contains("at least one"));
+    assert!(refused(None, Op::Gatherv, Blocks::Listed(&[1; 5])).contains("at most 4"));
+    assert!(refused(None, Op::Alltoallv, Blocks::Listed(&[1; 17])).contains("at most 16"));
+    assert!(refused(None, Op::Bcast, few()).contains("alltoallv"));
+    assert!(refused(Some("recursive-doubling"), Op::ReduceScatter, few()).contains("ring"));
+    assert!(refused(Some("ring"), Op::Gatherv, few()).contains("linear"));
+    let many = Shape { op: Op::Alltoallv, ranks: 1 << 20, ..shape };
+    let many = Collective::of_blocks(None, many, Blocks::Listed(&[1])).unwrap_err();
+    assert!(many.to_string().contains("fewer ranks"), "{many}");
+    let none = Blocks::Uniform { from: 2, to: 1, seed: 0 };
+    assert!(refused(None, Op::Gatherv, none).contains("between 2 and 1"));
+}
+
 #[test]
 fn an_algorithms_own_segments_are_limited_too() {
     let shape = |segment| Shape { op: Op::Bcast, ranks: 2, bytes: 1 << 50, arity: 2, segment };

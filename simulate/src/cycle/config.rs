@@ -30,6 +30,10 @@ pub enum CycleError {
     TooLong,
     #[error("cannot order the redundant exchanges: the network latency must be above 0")]
     NotSettled,
+    #[error("redundant-butterfly does not support {0}")]
+    Unsupported(&'static str),
+    #[error("redundant-butterfly requires ranks that start together")]
+    Apart,
     #[error(transparent)]
     Params(#[from] ParamsError),
     #[error(transparent)]
@@ -85,6 +89,11 @@ impl Config {
             runs: 1,
             seed: 1,
         }
+    }
+
+    /// Memory of a run under noise that is looked up, bytes.
+    pub fn memory(&self) -> u64 {
+        self.ranks.saturating_mul(3 * 8)
     }
 
     pub fn rounds(&self) -> u32 {

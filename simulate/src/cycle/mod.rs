@@ -48,12 +48,14 @@ mod config;
 mod conventional;
 mod detours;
 mod gaps;
+mod job;
 mod outcome;
 mod periodic;
 mod redundant;
 mod run;
 
 pub use config::{Config, CycleError, MAX_RANKS, every_round_but_the_first};
+pub use job::{NAME, config_of};
 pub use outcome::{CycleResult, Estimate, Times};
 pub use periodic::Periodic;
-pub use run::{Case, end_of_case, ends_under, phase, run, share, share_by_cycle};
+pub use run::{Case, end_of_case, ends_under, last_end, phase, run, share, share_by_cycle};

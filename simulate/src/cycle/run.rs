@@ -4,7 +4,7 @@ use std::{ops::Range, sync::OnceLock};
 
 use rayon::prelude::*;
 
-use crate::noise::{Noise, key};
+use crate::noise::{Noise, RunNoise, key};
 
 use super::butterfly::{self, BLOCK};
 use super::config::{Config, CycleError, Plan};
@@ -134,6 +134,20 @@ pub fn ends_under(
     let recorded = Recorded { run: noise.run(config.seed, run), failed: &failed };
     let ends = ends(&config.checked()?.under(recorded), config.seed, run, case);
     failed.into_inner().map_or(ends, |error| Err(error.into()))
+}
+
+/// When the last rank ends in one case of a run under this noise.
+pub fn last_end(config: &Config, noise: &RunNoise<'_>, case: Case) -> Result<i64, CycleError> {
+    let ends = match noise.is_none() {
+        true => ends(&quiet(config).checked()?, config.seed, 0, case),
+        false => {
+            let failed = OnceLock::new();
+            let recorded = Recorded { run: *noise, failed: &failed };
+            let ends = ends(&config.checked()?.under(recorded), config.seed, 0, case);
+            failed.into_inner().map_or(ends, |error| Err(error.into()))
+        }
+    }?;
+    Ok(ends.into_iter().max().unwrap_or(0))
 }
 
 fn ends<D: Detours>(

@@ -124,6 +124,10 @@ impl Noise {
         Noise { latencies: latencies.map(Arc::new), ..self }
     }
 
+    pub fn has_latencies(&self) -> bool {
+        self.latencies.is_some()
+    }
+
     /// Whether there are no detours; latencies may vary.
     pub fn is_none(&self) -> bool {
         self.timelines.is_empty()

@@ -161,7 +161,7 @@ pub fn says_its_path(job: &Job, noise: &RunNoise<'_>) -> bool {
 
 /// Whether [`run`] supports the job under this noise; the event engine supports the rest.
 pub fn can(job: &Job, noise: &RunNoise<'_>) -> bool {
-    general::can(job, noise)
+    !job.is_redundant() && general::can(job, noise)
 }
 
 /// State of a run of this job, bytes.
