@@ -462,9 +462,13 @@ fn every_simulation_has_figures() {
     generate.args(["-q", "goal", "gen", "--ranks", "8", "--compute", "1ms", "-o", &goal]);
     generate.assert().success();
     let noise = "periodic:1kHz|100Hz,20us|90us";
-    let cases: [(&[&str], &[&str]); 6] = [
+    let cases: [(&[&str], &[&str]); 7] = [
         (&["collective", "--noise", noise, "--ranks", "2..64", "--runs", "20"], &["f0"]),
         (&["collective", "--ranks", "1", "--runs", "1"], &[]),
+        (
+            &["skeleton", "ocean:2x2", "--noise", noise, "--iterations", "3", "--solver", "2"],
+            &["f0"],
+        ),
         (&["cycle", "--ranks", "2..64", "--cycles", "1-3"], &["cycles-ranks", "cycles-overhead"]),
         (&["exchange", "--noise", DEMO, "--samples", "2000"], &["density", "tail"]),
         (
@@ -499,6 +503,93 @@ fn every_simulation_has_figures() {
         assert!(page.contains(&format!("detour simulate {}", arguments[0])));
         assert!(svg.starts_with("<svg xmlns=") && svg.ends_with("</svg>\n"));
         assert!(!svg.contains("var(--") && !svg.contains("<script"), "{arguments:?}");
+    }
+}
+
+/// The same sizes, simulated directly and written as a schedule.
+#[test]
+fn blocks_of_different_sizes_are_simulated_as_their_schedule_is() {
+    let goal = absent("vector.goal");
+    let listed = scratch("sizes.txt", "# bytes\n1 100\n4KiB 7\n");
+    for (op, sizes) in [
+        ("gatherv", "uniform:1..10kB"),
+        ("scatterv", listed.as_str()),
+        ("allgatherv", "uniform:1..10kB,9"),
+        ("alltoallv", "uniform:0..100"),
+        ("reduce-scatter", listed.as_str()),
+    ] {
+        let of_job = ["--op", op, "--sizes", sizes, "--ranks", "12", "--iterations", "2"];
+        let sweep = json(&[&["collective", "--runs", "2", "--blame"], &of_job[..]].concat());
+        let point = &points(&sweep)[0];
+        assert_eq!(point["sizes"].as_str(), Some(sizes));
+        let mut generate = Command::cargo_bin("detour").expect("the binary is built");
+        generate.args(["-q", "goal", "gen", "-o", &goal]).args(of_job).assert().success();
+        let schedule = json(&["goal", &goal, "--net", "cnl"]);
+        let goal_us = number(&schedule, "max") / 1e3;
+        assert!((goal_us / number(point, "noiseless_us") - 1.0).abs() < 1e-9, "{op}");
+        assert_eq!(number(&schedule, "messages"), number(point, "messages"), "{op}");
+    }
+    let refused = |arguments: &[&str]| {
+        let failed = simulate(&[&["collective"], arguments].concat()).assert().failure();
+        String::from_utf8(failed.get_output().stderr.clone()).unwrap()
+    };
+    let said = refused(&["--op", "bcast", "--sizes", "uniform:1..4"]);
+    assert!(said.contains("--sizes does not apply") && said.contains("gatherv"), "{said}");
+    let said = refused(&["--op", "gatherv", "--sizes", &listed, "--ranks", "2"]);
+    assert!(said.contains("at most 2"), "{said}");
+}
+
+#[test]
+fn a_redundant_butterfly_takes_what_its_cycles_take() {
+    let noise = ["--noise", DEMO, "--repeat-trace", "--runs", "6", "--net", "L=1us,o=1us,G=1ns"];
+    let sweep = json(
+        &[
+            &["collective", "--algorithm", "recursive-doubling|redundant-butterfly"][..],
+            &["--iterations", "40", "--ranks", "256", "--compute", "10us"][..],
+            &noise[..],
+        ]
+        .concat(),
+    );
+    let cycles = ["cycle", "--cycles", "40", "--ranks", "256", "--work", "10us"];
+    let cycles = json(&[&cycles[..], &noise[..]].concat());
+    let (point, cycles) = (&points(&sweep)[1], &points(&cycles)[0]);
+    assert_eq!(point["algorithm"].as_str(), Some("redundant-butterfly"));
+    let (mean, expected) = (number(point, "mean_us"), number(cycles, "redundant_us"));
+    assert!((mean / expected - 1.0).abs() < 1e-9, "{mean} {expected}");
+    for (option, value, why) in [
+        ("--ranks", "100", "power of two"),
+        ("--op", "barrier", "--op allreduce"),
+        ("--size", "1MiB", "larger than S"),
+        ("--blame", "", "--blame"),
+        ("--graph", "peer", "--graph peer"),
+    ] {
+        let option = [option, value].into_iter().filter(|word| !word.is_empty());
+        let job = ["collective", "--algorithm", "redundant-butterfly", "--net", "alps"];
+        let ranks: &[&str] =
+            if option.clone().any(|word| word == "--ranks") { &[] } else { &["--ranks", "4"] };
+        let arguments: Vec<&str> =
+            job.into_iter().chain(ranks.iter().copied()).chain(option).collect();
+        let failed = simulate(&arguments).assert().failure();
+        let said = String::from_utf8(failed.get_output().stderr.clone()).unwrap();
+        assert!(said.contains(why), "{arguments:?}: {said}");
+    }
+}
+
+#[test]
+fn whatif_asks_its_questions_of_these_jobs_too() {
+    let demo = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/demo.detour");
+    for (job, words) in [
+        (["--op", "gatherv", "--sizes", "uniform:1..4kB"], "gatherv (linear) of blocks of uniform"),
+        (["--op", "allreduce", "--algorithm", "redundant-butterfly"], "(redundant-butterfly)"),
+    ] {
+        let usual = ["whatif", demo, "--ranks", "16", "--runs", "3", "--iterations", "3", "--json"];
+        let mut whatif = Command::cargo_bin("detour").expect("the binary is built");
+        let output = whatif.args(usual).args(job).assert().success();
+        let value: Value = serde_json::from_slice(&output.get_output().stdout).expect("JSON");
+        let said = value["job"].as_str().expect("text");
+        assert!(said.contains(words), "{said}");
+        assert!(number(&value["baseline"], "median_us") > 0.0);
+        assert!(!value["sources"].as_array().expect("sources").is_empty());
     }
 }
 
@@ -563,6 +654,17 @@ fn lists_are_series_in_every_output() {
     let times = fs::read_to_string(times).unwrap();
     assert_eq!(times.lines().count(), 1 + 8 * 4);
     assert!(times.lines().next().unwrap().ends_with("run,time_us,op,net,noise"), "{times}");
+    let ocean = ["skeleton", "ocean:2x2", "--iterations", "3", "--solver", "2", "--runs", "4"];
+    let lists = ["--net", "cnl|xt4", "--noise", "poisson:1kHz|100Hz,50us"];
+    let sweep = json(&[&ocean[..], &lists[..]].concat());
+    assert_eq!(points(&sweep).len(), 4);
+    let alone = json(&[&ocean[..], &["--net", "xt4", "--noise", "poisson:100Hz,50us"]].concat());
+    let (last, alone) = (&points(&sweep)[3], &points(&alone)[0]);
+    assert_eq!(
+        (last["net"].as_str(), last["noise"].as_str()),
+        (Some("xt4"), Some("poisson:100Hz,50us"))
+    );
+    assert_eq!(number(last, "max_us"), number(alone, "max_us"));
     // Other commands simulate one job under one noise.
     simulate(&["exchange", "--noise", "poisson:1kHz|100Hz,50us"]).assert().failure();
     let mut generate = Command::cargo_bin("detour").expect("the binary is built");

@@ -13,7 +13,12 @@ use crate::{
 pub fn cycle(results: &Cycles, options: Options) -> String {
     let us = |us: f64| time(us * 1e3);
     let several = results.points.iter().any(|row| row.cycles != results.about.cycles);
-    let mut columns = vec![Column::number("ranks")];
+    let noises = results.points.iter().any(|row| row.noise.is_some());
+    let mut columns = Vec::new();
+    if noises {
+        columns.push(Column::text("noise", 24));
+    }
+    columns.push(Column::number("ranks"));
     if several {
         columns.push(Column::number("cycles"));
     }
@@ -28,7 +33,11 @@ pub fn cycle(results: &Cycles, options: Options) -> String {
     ]);
     let mut grid = Grid::new(columns);
     for row in &results.points {
-        let mut cells = vec![count(row.ranks)];
+        let mut cells = Vec::new();
+        if noises {
+            cells.push(row.noise.clone().unwrap_or_default());
+        }
+        cells.push(count(row.ranks));
         if several {
             cells.push(count(u64::from(row.cycles)));
         }

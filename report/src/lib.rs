@@ -66,7 +66,7 @@ pub use html::latency::latency_html;
 pub use html::profile::profile_html;
 pub use html::simulated::{
     Pictures, alltoall_pictures, app_pictures, cycle_pictures, exchange_pictures, goal_pictures,
-    sweep_pictures,
+    skeleton_pictures, sweep_pictures,
 };
 pub use html::traced::traced_html;
 pub use inject::injected;

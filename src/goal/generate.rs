@@ -18,7 +18,8 @@ use crate::{
 };
 
 /// Options of collectives that a skeleton does not have.
-const COLLECTIVES: [&str; 7] = ["op", "algorithm", "map", "reduction", "arity", "segment", "graph"];
+const COLLECTIVES: [&str; 8] =
+    ["op", "algorithm", "map", "reduction", "arity", "segment", "graph", "sizes"];
 
 #[derive(Args)]
 #[group(skip)]

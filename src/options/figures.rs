@@ -12,10 +12,10 @@ use crate::output;
 #[group(skip)]
 pub struct Options {
     /// Write the figures to this SVG file
-    #[arg(long, value_name = "FILE", conflicts_with = "shard", value_parser = output::file())]
+    #[arg(long, value_name = "FILE", value_parser = output::file())]
     pub svg: Option<PathBuf>,
     /// Write an HTML page with figures to this file
-    #[arg(long, value_name = "FILE", conflicts_with = "shard", value_parser = output::file())]
+    #[arg(long, value_name = "FILE", value_parser = output::file())]
     pub html: Option<PathBuf>,
 }
 

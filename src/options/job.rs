@@ -4,7 +4,10 @@
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
 use simulate::{collectives::Op, graph::Graph, job::Progress};
-use study::job::{Request, parse_mapping, parse_op};
+use study::{
+    blocks::{self, Sizes},
+    job::{Request, parse_mapping, parse_op},
+};
 
 use crate::units;
 
@@ -15,8 +18,9 @@ pub struct Options {
     /// ('allreduce|barrier') are series of `detour simulate collective`
     #[arg(long, value_delimiter = ',', default_value = "allreduce", value_parser = parse_ops)]
     op: Vec<Alternatives>,
-    /// Algorithm: dissemination, binomial, nary, chain, pipelined, recursive-doubling, ring, pairwise, linear;
-    /// or alternatives ('ring|linear') as for --op [default: depends on the operation]
+    /// Algorithm: dissemination, binomial, nary, chain, pipelined, recursive-doubling, ring, pairwise, linear, or
+    /// redundant-butterfly (an allreduce with redundant exchanges, with the rules of `detour simulate cycle`); or
+    /// alternatives ('ring|linear') as for --op [default: depends on the operation]
     #[arg(long, value_delimiter = '|')]
     algorithm: Vec<String>,
     /// Algorithm for one operation (bcast=chain); may be repeated
@@ -37,6 +41,12 @@ pub struct Options {
     /// Segment size for tree algorithms
     #[arg(long, value_parser = units::size)]
     segment: Option<u64>,
+    /// Block sizes of gatherv, scatterv, allgatherv, alltoallv or reduce-scatter: uniform:A..B, drawn at
+    /// random (uniform:A..B,SEED for other sizes), or a file with one size per rank (alltoallv: per sender
+    /// and receiver), repeated if there are more ranks; alternatives (A|B) are series of `detour simulate
+    /// collective` [default: all of --size]
+    #[arg(long, value_name = "SIZES", value_delimiter = '|', value_parser = blocks::parse)]
+    sizes: Vec<Sizes>,
     /// Nonblocking collectives: start them before the compute time and wait for them after it; they
     /// progress
     #[arg(long, value_enum, value_name = "PROGRESS")]
@@ -90,8 +100,8 @@ impl Options {
         match &mut self.requests()[..] {
             [only] => Ok(only.clone()),
             all => bail!(
-                "--op and --algorithm list {} jobs, which requires `detour simulate collective`: specify \
-                 one operation and one algorithm",
+                "--op, --algorithm and --sizes list {} jobs, which requires `detour simulate collective`: \
+                 specify one operation, one algorithm and one distribution of sizes",
                 all.len()
             ),
         }
@@ -111,11 +121,21 @@ impl Options {
             [] => vec![None],
             all => all.iter().map(Some).collect(),
         };
-        let of = |ops: &Vec<Op>| {
-            let ops = ops.clone();
-            algorithms.iter().map(move |algorithm| self.one(ops.clone(), algorithm.cloned()))
+        let sizes: Vec<Option<&Sizes>> = match &self.sizes[..] {
+            [] => vec![None],
+            all => all.iter().map(Some).collect(),
         };
-        sequences.iter().flat_map(of).collect()
+        let mut jobs = Vec::new();
+        for ops in &sequences {
+            for algorithm in &algorithms {
+                let one = |sizes: &Option<&Sizes>| Request {
+                    sizes: sizes.cloned(),
+                    ..self.one(ops.clone(), algorithm.cloned())
+                };
+                jobs.extend(sizes.iter().map(one));
+            }
+        }
+        jobs
     }
 
     fn one(&self, ops: Vec<Op>, algorithm: Option<String>) -> Request {
@@ -133,6 +153,7 @@ impl Options {
                 GraphName::InOrder => Graph::InOrder,
                 GraphName::LogGopSim => Graph::LogGopSim,
             },
+            sizes: None,
         }
     }
 }

@@ -13,7 +13,7 @@ use toml::{Table, Value};
 const COMMANDS: [&str; 4] = ["report", "whatif", "diff", "demo"];
 
 /// The options that a file may have.
-const OPTIONS: [&str; 23] = [
+const OPTIONS: [&str; 24] = [
     "op",
     "algorithm",
     "map",
@@ -25,6 +25,7 @@ const OPTIONS: [&str; 23] = [
     "graph",
     "nonblocking",
     "size",
+    "sizes",
     "ranks",
     "ranks-per-node",
     "placement",

@@ -14,7 +14,7 @@ use study::{
 #[group(skip)]
 pub struct Options {
     /// Simulate only shard K of N of the runs (K = 1..N); `detour merge` merges the results
-    #[arg(long, value_name = "K/N", value_parser = shard::parse)]
+    #[arg(long, value_name = "K/N", value_parser = shard::parse, conflicts_with_all = ["svg", "html"])]
     shard: Option<Shard>,
     /// File for the results of the shard [default: stdout]
     #[arg(short, long, value_name = "FILE", requires = "shard")]

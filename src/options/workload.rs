@@ -41,7 +41,7 @@ pub struct Options {
     #[arg(
         long,
         value_name = "FILE",
-        conflicts_with_all = ["op", "algorithm", "map", "iterations", "compute", "reduction", "arity", "segment", "graph", "nonblocking", "size"]
+        conflicts_with_all = ["op", "algorithm", "map", "iterations", "compute", "reduction", "arity", "segment", "graph", "nonblocking", "size", "sizes"]
     )]
     goal: Option<PathBuf>,
     /// Simulate a traced MPI program, a directory written by `detour mpi record`, instead of a collective; several
@@ -49,7 +49,7 @@ pub struct Options {
     #[arg(
         long,
         value_name = "DIR",
-        conflicts_with_all = ["goal", "op", "algorithm", "map", "iterations", "compute", "reduction", "arity", "segment", "graph", "size"]
+        conflicts_with_all = ["goal", "op", "algorithm", "map", "iterations", "compute", "reduction", "arity", "segment", "graph", "size", "sizes"]
     )]
     app: Option<PathBuf>,
     /// Time unit of calcs in the schedule

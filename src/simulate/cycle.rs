@@ -32,7 +32,8 @@ pub struct Options {
     #[arg(long, value_name = "TIME", default_value = "100us", value_parser = units::picoseconds)]
     duration: i64,
     /// Noise instead of --period and --duration: a trace (or several: A,B), periodic:1000Hz,200us, or
-    /// poisson:1000Hz,200us for random arrivals; may be repeated to superpose
+    /// poisson:1000Hz,200us for random arrivals; may be repeated to superpose; one row for each of a
+    /// list of rates and lengths (periodic:1kHz|10Hz,16us|50us)
     #[arg(long, value_name = "NOISE", conflicts_with_all = ["period", "duration"])]
     noise: Vec<OsString>,
     /// Omit this source of a recording: a name, unit or class; may be repeated

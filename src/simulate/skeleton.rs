@@ -13,7 +13,7 @@ use study::{
 
 use crate::{
     Verbosity,
-    options::{network, skeleton, sweep, work},
+    options::{figures, network, skeleton, sweep, work},
     output, units,
 };
 
@@ -44,9 +44,9 @@ pub struct Options {
     skeleton: skeleton::Options,
     /// Network: chic, altix, cnl, zeptoos, xt4, alps, daint; a file of `detour mpi net`; or
     /// L=..,o=..,g=..,G=..,O=..,S=.. (os=.. and or=.. for an o of sender and receiver;
-    /// omitted parameters are 0, S unlimited)
-    #[arg(long, default_value = "xt4", value_parser = network::parse)]
-    net: Params,
+    /// omitted parameters are 0, S unlimited); one series per network of a list ('cnl|xt4')
+    #[arg(long, value_delimiter = '|', default_value = "xt4", value_parser = network::parse)]
+    net: Vec<Params>,
     #[command(flatten)]
     sweep: sweep::Options,
     /// Break down the critical path, and attribute its noise to sources; needs memory for all iterations
@@ -54,20 +54,28 @@ pub struct Options {
     blame: bool,
     #[command(flatten)]
     work: work::Options,
+    #[command(flatten)]
+    figures: figures::Options,
     /// Machine-readable output
     #[arg(long)]
     json: bool,
 }
 
 pub fn run(options: &Options, verbosity: Verbosity) -> Result<()> {
+    let figures = &options.figures;
+    output::check([&figures.svg, &figures.html])?;
+    figures.check(options.json)?;
     let request = options.request();
-    let result = options.work.run(verbosity.quiet, |work| match options.json {
-        true => simulate(&request, work, &mut |_| Ok(())),
-        false => print_rows(&request, work),
+    let rows = !options.json && !figures.to_stdout();
+    let result = options.work.run(verbosity.quiet, |work| match rows {
+        true => print_rows(&request, work),
+        false => simulate(&request, work, &mut |_| Ok(())),
     })?;
-    match options.json {
-        true => output::print(&result, true, report::skeleton),
-        false => output::page(&report::skeleton_findings(&result, output::layout(false))),
+    figures.write(|| report::skeleton_pictures(&result))?;
+    match rows {
+        true => output::page(&report::skeleton_findings(&result, output::layout(false))),
+        false if options.json => output::print(&result, true, report::skeleton),
+        false => Ok(()),
     }
 }
 
@@ -90,7 +98,7 @@ impl Options {
             model: self.skeleton.request(self.name, self.iterations, self.compute, self.size),
             ranks: self.ranks.clone().unwrap_or_default(),
             runs: self.runs,
-            net: self.net,
+            nets: self.net.clone(),
             net_local: self.sweep.net_local,
             rendezvous: self.sweep.rendezvous.into(),
             latency: self.sweep.latency.request(),

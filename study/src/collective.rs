@@ -6,9 +6,9 @@ use anyhow::{Result, bail};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use simulate::{
-    blame as blaming,
+    blame as blaming, cycle,
     event::Rendezvous,
-    graph,
+    graph::{self, GraphError},
     job::Job,
     loggops::Params,
     noise::{Model, Noise, Offsets},
@@ -286,7 +286,23 @@ impl<'a> Simulation<'a> {
             );
         }
         let variation = request.latency.as_ref().map(variation::Request::load).transpose()?;
-        Ok(Simulation { request, work, loaded, variation, points: request.points()? })
+        let simulation = Simulation { request, work, loaded, variation, points: request.points()? };
+        simulation.check_redundant()?;
+        request.remarks().iter().for_each(|remark| work.watch.remark(remark));
+        Ok(simulation)
+    }
+
+    /// What the redundant butterfly does not support is an error before anything is simulated.
+    fn check_redundant(&self) -> Result<()> {
+        for PlannedPoint { choice, job } in &self.points {
+            if job.is_redundant() {
+                cycle::config_of(job, &self.noise(choice, job)?)?;
+                if self.request.blame {
+                    return Err(GraphError::Redundant.into());
+                }
+            }
+        }
+        Ok(())
     }
 
     fn expect(&self, runs: &Range<u64>, passes: u64) {
@@ -340,12 +356,8 @@ impl<'a> Simulation<'a> {
             bail!("a sweep needs at least one operation");
         };
         let algorithms = self.points.iter().map(|point| algorithms(&point.job));
-        let mut remarks = Vec::new();
-        for remark in self.loaded.iter().flat_map(|loaded| &loaded.remarks) {
-            if !remarks.contains(remark) {
-                remarks.push(remark.clone());
-            }
-        }
+        let mut remarks = noise::remarks(&self.loaded);
+        remarks.extend(self.request.remarks());
         Ok(About {
             seed: self.work.seed,
             noise: several(self.loaded.iter().map(|loaded| loaded.words.clone())),
@@ -369,11 +381,11 @@ impl<'a> Simulation<'a> {
 
 /// `ring,linear`: the algorithms of a job's collectives.
 fn algorithms(job: &Job) -> String {
-    job.body().iter().map(|collective| collective.algorithm()).collect::<Vec<_>>().join(",")
+    job.algorithms().collect::<Vec<_>>().join(",")
 }
 
 /// Each of these once, as in a list of the command line.
-fn several(all: impl Iterator<Item = String>) -> String {
+pub(crate) fn several(all: impl Iterator<Item = String>) -> String {
     let mut different: Vec<String> = Vec::new();
     for one in all {
         if !different.contains(&one) {
@@ -384,6 +396,14 @@ fn several(all: impl Iterator<Item = String>) -> String {
 }
 
 impl Request {
+    /// About networks of which an algorithm uses only a part, each once.
+    fn remarks(&self) -> Vec<String> {
+        let all = self.nets.iter().flat_map(|net| self.jobs.iter().map(|job| job.remark(net)));
+        let mut remarks: Vec<String> = all.flatten().collect();
+        remarks.dedup();
+        remarks
+    }
+
     /// In the order in which they are simulated.
     pub fn series(&self) -> Vec<Series> {
         self.choices().into_iter().map(|choice| choice.series).collect()
@@ -405,7 +425,7 @@ impl Request {
         for (job, of_job) in self.jobs.iter().enumerate() {
             for (net, of_net) in self.nets.iter().enumerate() {
                 for (noise, of_noise) in noises.iter().enumerate() {
-                    for &size in &self.sizes {
+                    for &size in if of_job.is_of_blocks() { &[0][..] } else { &self.sizes } {
                         for &net_scale in &self.net_scales {
                             let alone = Series {
                                 size,
@@ -413,6 +433,7 @@ impl Request {
                                 coscheduled: false,
                                 op: named(ops, of_job.operations()),
                                 algorithm: named(algorithms, of_job.algorithms()),
+                                sizes: of_job.sizes.as_ref().map(|sizes| sizes.text.clone()),
                                 net: named(self.nets.len() > 1, network::name(of_net)),
                                 noise: named(noises.len() > 1, of_noise.specs()),
                                 ..Series::default()

@@ -6,10 +6,11 @@ use serde::{Deserialize, Serialize};
 use simulate::{
     cycle::{self, Config, CycleResult, Estimate},
     loggops::Params,
-    noise::{Model, draw},
+    noise::{Model, Noise, draw},
 };
 
 use crate::{
+    collective::several,
     network,
     noise::{self, Loaded},
     shard::{self, Settings, Shard},
@@ -24,7 +25,7 @@ pub struct Request {
     /// Period and length of the detours on each rank, ps; unless there is other noise.
     pub period: i64,
     pub duration: i64,
-    /// Instead of periodic detours.
+    /// Instead of periodic detours; each of its variants.
     pub noise: Option<noise::Request>,
     /// Compute time per cycle, ps.
     pub compute: i64,
@@ -138,6 +139,9 @@ pub struct About {
 /// One rank count and number of cycles: means and their 95 % confidence intervals, which need at least two runs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Point {
+    /// The noise, if there are several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub noise: Option<String>,
     pub ranks: u64,
     pub cycles: u32,
     pub runs: usize,
@@ -156,7 +160,7 @@ pub struct Point {
 }
 
 impl Point {
-    fn of(outcome: &CycleResult) -> Point {
+    fn of(outcome: &CycleResult, noise: Option<String>) -> Point {
         let interval = |estimate: Estimate, scale: f64| {
             estimate
                 .half_width
@@ -167,6 +171,7 @@ impl Point {
         let redundant = outcome.mean(|times| times.redundant);
         let recovery = outcome.recovery();
         Point {
+            noise,
             ranks: outcome.ranks,
             cycles: outcome.cycles,
             runs: outcome.runs.len(),
@@ -189,6 +194,9 @@ impl Point {
 pub struct Partial {
     about: About,
     points: Vec<CycleResult>,
+    /// The noise of each point; empty if there is one for all.
+    #[serde(default)]
+    noises: Vec<String>,
 }
 
 impl Partial {
@@ -198,6 +206,7 @@ impl Partial {
         };
         shard::agree(&self.about, &next.about)?;
         shard::agree(&what(self), &what(&next))?;
+        shard::agree(&self.noises, &next.noises)?;
         for (all, next) in self.points.iter_mut().zip(next.points) {
             all.runs.extend(next.runs);
         }
@@ -205,7 +214,10 @@ impl Partial {
     }
 
     pub fn finish(self) -> Result<Cycles> {
-        let points = self.points.iter().map(Point::of).collect();
+        let points = self.points.iter().enumerate();
+        let points =
+            points.map(|(number, point)| Point::of(point, self.noises.get(number).cloned()));
+        let points = points.collect();
         Ok(Cycles { about: self.about, points })
     }
 }
@@ -217,11 +229,15 @@ pub fn simulate(request: &Request, work: &Work<'_>) -> Result<Cycles> {
 
 /// Simulates one shard of the runs.
 pub fn simulate_shard(request: &Request, work: &Work<'_>, shard: Shard) -> Result<Partial> {
-    let loaded = request.noise.as_ref().map(|noise| noise.load(work)).transpose()?;
-    let noise = loaded.as_ref().map(|loaded| &loaded.noise);
-    if loaded.as_ref().is_some_and(|loaded| loaded.model != Model::Preempt) {
+    let variants = request.noise.as_ref().map_or_else(Vec::new, noise::Request::variants);
+    let loaded = variants.iter().map(|noise| noise.load(work)).collect::<Result<Vec<_>>>()?;
+    if loaded.iter().any(|loaded| loaded.model != Model::Preempt) {
         bail!("cycles require the preempt noise model");
     }
+    let noises: Vec<Option<&Noise>> = match &loaded[..] {
+        [] => vec![None],
+        all => all.iter().map(|loaded| Some(&loaded.noise)).collect(),
+    };
     let configs = request.configs(work)?;
     if request.size > request.net.eager_limit {
         bail!(
@@ -235,17 +251,24 @@ pub fn simulate_shard(request: &Request, work: &Work<'_>, shard: Shard) -> Resul
     let runs = shard.range(request.runs);
     let cycles = 3 * (runs.end - runs.start) * u64::from(request.most_cycles());
     let total = configs.iter().map(|config| steps(config).saturating_mul(cycles));
-    work.watch.expect(total.fold(0, u64::saturating_add));
-    let mut points = Vec::new();
-    for config in &configs {
-        work.watch.now(&format!("{} ranks", config.ranks));
-        let counting = work.counting(steps(config));
-        let runs = runs.clone();
-        points.extend(work.in_pool(|| {
-            cycle::share_by_cycle(config, noise, &request.cycles, runs, Some(&counting))
-        })??);
+    let total = total.fold(0, u64::saturating_add);
+    work.watch.expect(total.saturating_mul(noises.len() as u64));
+    let (mut points, mut labels) = (Vec::new(), Vec::new());
+    for (number, noise) in noises.iter().enumerate() {
+        for config in &configs {
+            work.watch.now(&format!("{} ranks", config.ranks));
+            let counting = work.counting(steps(config));
+            let runs = runs.clone();
+            let more = work.in_pool(|| {
+                cycle::share_by_cycle(config, *noise, &request.cycles, runs, Some(&counting))
+            })??;
+            if let (true, Some(variant)) = (noises.len() > 1, variants.get(number)) {
+                labels.extend(std::iter::repeat_n(variant.specs(), more.len()));
+            }
+            points.extend(more);
+        }
     }
-    Ok(Partial { about: request.about(work, loaded.as_ref()), points })
+    Ok(Partial { about: request.about(work, &loaded), points, noises: labels })
 }
 
 impl Request {
@@ -309,28 +332,29 @@ impl Request {
             .collect()
     }
 
-    fn about(&self, work: &Work<'_>, loaded: Option<&Loaded>) -> About {
+    fn about(&self, work: &Work<'_>, loaded: &[Loaded]) -> About {
         let us = |ps: i64| ps as f64 / 1e6;
         let periodic = |ps: i64| self.noise.is_none().then_some(us(ps));
-        let of_noise = loaded.map_or(&[][..], |loaded| &loaded.remarks);
+        let of_noise = noise::remarks(loaded);
         let net = Params { gap: 0, overhead_per_byte_fs: 0, eager_limit: u64::MAX, ..self.net };
         About {
             seed: work.seed,
             period_us: periodic(self.period),
             duration_us: periodic(self.duration),
-            noise: loaded.map(|loaded| loaded.words.clone()),
+            noise: (!loaded.is_empty())
+                .then(|| several(loaded.iter().map(|loaded| loaded.words.clone()))),
             work_us: us(self.compute),
             cycles: self.most_cycles(),
             size: self.size,
             net: network::describe(&net),
             redundant_rounds: self.redundant_rounds.words.clone(),
-            remarks: self.remarks().iter().chain(of_noise).cloned().collect(),
+            remarks: self.remarks().into_iter().chain(of_noise).collect(),
         }
     }
 
     /// Everything that determines the results.
     pub fn settings(&self, work: &Work<'_>) -> Result<Settings> {
-        let about = serde_json::to_value(self.about(work, None))?;
+        let about = serde_json::to_value(self.about(work, &[]))?;
         let mut settings = about.as_object().cloned().unwrap_or_default();
         // They follow from g and O, which are ignored, and from the noise.
         settings.remove("remarks");

@@ -53,7 +53,7 @@ impl<'a> Generated<'a> {
         if parameters.contains('|') {
             bail!(
                 "'{name}:{parameters}' lists several kinds of noise, which requires `detour simulate \
-                 collective`: specify one rate and one length"
+                 collective`, `cycle` or `skeleton`: specify one rate and one length"
             );
         }
         let wrong =

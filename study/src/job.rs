@@ -1,12 +1,15 @@
 //! Jobs of collectives: simulated by [`collective`](crate::collective), or written as a schedule.
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use simulate::{
-    collectives::{Collective, Op, Shape},
+    collectives::{Collective, CollectiveError, Op, Shape},
+    cycle,
     graph::Graph,
     job::{Job, Progress},
     loggops::Params,
 };
+
+use crate::blocks::Sizes;
 
 /// A collective operation, or a loop of them.
 #[derive(Clone, Debug)]
@@ -29,6 +32,8 @@ pub struct Request {
     pub graph: Graph,
     /// Compute overlaps the collectives, which progress like this; None if they block.
     pub nonblocking: Option<Progress>,
+    /// Block sizes of vector operations; None for blocks of one size.
+    pub sizes: Option<Sizes>,
 }
 
 impl Default for Request {
@@ -44,6 +49,7 @@ impl Default for Request {
             segment: None,
             graph: Graph::InOrder,
             nonblocking: None,
+            sizes: None,
         }
     }
 }
@@ -68,15 +74,54 @@ impl Request {
         if self.ops.len() > 1 && self.algorithm.is_some() {
             bail!("--algorithm requires a single operation; use --map OP=ALGORITHM for several");
         }
-        let mut body = Vec::new();
-        for &op in &self.ops {
-            let shape = Shape { op, ranks, bytes, arity: self.arity, segment: self.segment };
-            body.push(Collective::new(self.algorithm_of(op), shape)?);
+        if self.sizes.is_some() && !self.ops.iter().any(|op| op.has_blocks()) {
+            let op = self.ops.first().map_or("none", |op| op.name());
+            return Err(CollectiveError::NoVector { op }).context("--sizes does not apply");
         }
-        Ok(Job::of(body, params)?
+        Ok(self
+            .body(ranks, bytes, params)?
             .with_reduction(self.reduction)?
             .repeated(self.iterations, self.compute)?
             .nonblocking(self.nonblocking)?)
+    }
+
+    fn body(&self, ranks: u64, bytes: u64, params: Params) -> Result<Job> {
+        let redundant = |op: &Op| self.algorithm_of(*op) == Some(cycle::NAME);
+        if self.ops.iter().any(redundant) {
+            if self.ops != [Op::Allreduce] {
+                bail!("{} requires --op allreduce, alone", cycle::NAME);
+            }
+            return Ok(Job::redundant_butterfly(ranks, bytes, params)?);
+        }
+        let one = |&op: &Op| {
+            let shape = Shape { op, ranks, bytes, arity: self.arity, segment: self.segment };
+            match &self.sizes {
+                Some(sizes) if op.has_blocks() => {
+                    Collective::of_blocks(self.algorithm_of(op), shape, sizes.blocks)
+                }
+                _ => Collective::new(self.algorithm_of(op), shape),
+            }
+        };
+        Ok(Job::of(self.ops.iter().map(one).collect::<Result<_, _>>()?, params)?)
+    }
+
+    /// Whether all blocks have sizes of their own, and none the size of the vector.
+    pub fn is_of_blocks(&self) -> bool {
+        self.sizes.is_some() && self.ops.iter().all(|op| op.has_blocks())
+    }
+
+    /// About the network: what the algorithm does not use of it.
+    pub fn remark(&self, params: &Params) -> Option<String> {
+        let redundant = self.ops.iter().any(|op| self.algorithm_of(*op) == Some(cycle::NAME));
+        let used = Params { gap: 0, overhead_per_byte_fs: 0, ..*params };
+        let used = Params { recv_overhead: used.send_overhead, ..used };
+        (redundant && used != *params).then(|| {
+            format!(
+                "{} uses only L, o (that of the sender) and G of the network; receives take CPU time in \
+                 program order, as in `detour simulate cycle`",
+                cycle::NAME
+            )
+        })
     }
 
     /// `allreduce,barrier`.
@@ -86,8 +131,16 @@ impl Request {
 
     /// The algorithm of each operation, as chosen.
     pub fn algorithms(&self) -> String {
-        let all = self.ops.iter().map(|&op| self.algorithm_of(op).unwrap_or(op.usual_algorithm()));
+        let all =
+            self.ops.iter().map(|&op| self.algorithm_of(op).unwrap_or(self.usual_algorithm(op)));
         all.collect::<Vec<_>>().join(",")
+    }
+
+    fn usual_algorithm(&self, op: Op) -> &'static str {
+        match self.sizes {
+            Some(_) => op.usual_algorithm_for_blocks(),
+            None => op.usual_algorithm(),
+        }
     }
 
     /// None for the default one.
@@ -120,6 +173,8 @@ impl Request {
         option(self.graph.name() != usual.graph.name(), "graph", self.graph.name().to_owned());
         let progress = self.nonblocking.map_or("", Progress::name).to_owned();
         option(self.nonblocking.is_some(), "nonblocking", progress);
+        let sizes = self.sizes.as_ref().map(|sizes| sizes.text.clone()).unwrap_or_default();
+        option(self.sizes.is_some(), "sizes", sizes);
         text
     }
 
@@ -127,8 +182,10 @@ impl Request {
     pub fn describe(&self) -> String {
         let nonblocking =
             self.nonblocking.map_or_else(String::new, |how| format!(" {}", how.name()));
+        let sizes = self.sizes.as_ref();
+        let sizes = sizes.map_or_else(String::new, |sizes| format!(" {}", sizes.describe()));
         format!(
-            "{} {:?} {:?} {} {} {} {} {:?} {}{nonblocking}",
+            "{} {:?} {:?} {} {} {} {} {:?} {}{nonblocking}{sizes}",
             self.operations(),
             self.algorithm,
             self.map.iter().map(|(op, name)| (op.name(), name)).collect::<Vec<_>>(),

@@ -6,7 +6,7 @@
 //! threads and memory, and watches the progress through [`Watch`](work::Watch).
 //!
 //! - Measured networks: [`latency`], [`loggops`].
-//! - Input: [`open`], [`recorded`], [`noise`], [`samples`], [`network`], [`goal`], [`units`].
+//! - Input: [`blocks`], [`open`], [`recorded`], [`noise`], [`samples`], [`network`], [`goal`], [`units`].
 //! - Studies: [`collective`], [`app`], [`skeleton`], [`schedule`], [`exchange`], [`alltoall`], [`cycle`], [`projection`],
 //!   [`whatif`], [`compare`], [`tail`]. Distributions of any samples: [`dist`].
 //! - Explanations of simulated runs: [`blame`], [`states`], [`picture`]; of real ones: [`traced`]. Remedies: [`advice`].
@@ -20,6 +20,7 @@ pub mod advice;
 pub mod alltoall;
 pub mod app;
 pub mod blame;
+pub mod blocks;
 pub mod collective;
 pub mod compare;
 pub mod cycle;

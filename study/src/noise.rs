@@ -80,6 +80,17 @@ pub struct Loaded {
     pub tails: Vec<tail::Extended>,
 }
 
+/// The remarks about several, each once.
+pub(crate) fn remarks(all: &[Loaded]) -> Vec<String> {
+    let mut remarks = Vec::new();
+    for remark in all.iter().flat_map(|loaded| &loaded.remarks) {
+        if !remarks.contains(remark) {
+            remarks.push(remark.clone());
+        }
+    }
+    remarks
+}
+
 /// The timelines of one `--noise` argument.
 #[derive(Default)]
 struct Layer {

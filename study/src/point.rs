@@ -33,6 +33,9 @@ pub struct Series {
     /// The noise, if the sweep has several.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub noise: Option<String>,
+    /// The block sizes of a vector operation, if they differ.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sizes: Option<String>,
     /// The part of a program's communication, if the sweep has several: `all`, `p2p` or `collectives`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub only: Option<String>,
@@ -41,9 +44,15 @@ pub struct Series {
 impl Series {
     /// What the sweep has several of, by name.
     fn chosen(&self) -> impl Iterator<Item = (&'static str, &str)> {
-        let Series { op, algorithm, net, noise, only, .. } = self;
-        let all =
-            [("op", op), ("algorithm", algorithm), ("net", net), ("noise", noise), ("only", only)];
+        let Series { op, algorithm, sizes, net, noise, only, .. } = self;
+        let all = [
+            ("op", op),
+            ("algorithm", algorithm),
+            ("sizes", sizes),
+            ("net", net),
+            ("noise", noise),
+            ("only", only),
+        ];
         all.into_iter().filter_map(|(name, value)| Some((name, value.as_deref()?)))
     }
 

@@ -17,7 +17,7 @@ use simulate::{
 
 use crate::{
     blame::{self, Blame},
-    collective::{self, KneeKeys, SeriesKnee, Sweep},
+    collective::{self, KneeKeys, SeriesKnee, Sweep, several},
     network,
     noise::{self, Loaded, requires_noise},
     point::{Point, Runs, Series},
@@ -243,7 +243,7 @@ impl Description {
     }
 }
 
-/// What to simulate: one point for each rank count and network speed.
+/// What to simulate: one point for each rank count and series. A series is one choice from each list.
 #[derive(Clone, Debug)]
 pub struct Request {
     pub model: Description,
@@ -251,7 +251,7 @@ pub struct Request {
     pub ranks: Vec<u64>,
     /// Runs per point.
     pub runs: u64,
-    pub net: Params,
+    pub nets: Vec<Params>,
     pub rendezvous: Rendezvous,
     /// Between ranks of one node; None if that is the same network.
     pub net_local: Option<Params>,
@@ -263,6 +263,7 @@ pub struct Request {
     pub with_coscheduled: bool,
     /// Break down the critical path.
     pub blame: bool,
+    /// Each of its variants.
     pub noise: noise::Request,
 }
 
@@ -338,9 +339,9 @@ pub fn simulate(
 ) -> Result<Skeletons> {
     let simulation = Simulation::new(request, work)?;
     let mut points = Vec::new();
-    for series in request.series()? {
+    for choice in request.choices()? {
         for program in &simulation.programs {
-            let point = simulation.point(&series, program)?;
+            let point = simulation.point(&choice, program)?;
             finished_point(&point)?;
             points.push(point);
         }
@@ -353,24 +354,48 @@ pub fn simulate(
 impl Request {
     /// In the order in which they are simulated.
     pub fn series(&self) -> Result<Vec<Series>> {
+        Ok(self.choices()?.into_iter().map(|choice| choice.series).collect())
+    }
+
+    fn choices(&self) -> Result<Vec<Choice>> {
         let size = self.model.skeleton(None)?.bytes;
         let both: &[bool] = if self.with_coscheduled { &[false, true] } else { &[false] };
-        let one = |&net_scale: &f64| {
-            both.iter().map(move |&coscheduled| Series {
-                size,
-                net_scale,
-                coscheduled,
-                ..Series::default()
-            })
-        };
-        Ok(self.net_scales.iter().flat_map(one).collect())
+        let noises = self.noise.variants();
+        let mut choices = Vec::new();
+        for (net, of_net) in self.nets.iter().enumerate() {
+            for (noise, of_noise) in noises.iter().enumerate() {
+                for &net_scale in &self.net_scales {
+                    choices.extend(both.iter().map(|&coscheduled| {
+                        let series = Series {
+                            size,
+                            net_scale,
+                            coscheduled,
+                            // Only what differs distinguishes series.
+                            net: (self.nets.len() > 1).then(|| network::name(of_net)),
+                            noise: (noises.len() > 1).then(|| of_noise.specs()),
+                            ..Series::default()
+                        };
+                        Choice { series, net, noise }
+                    }));
+                }
+            }
+        }
+        Ok(choices)
     }
+}
+
+/// A series, and what it chooses from the lists of the request.
+struct Choice {
+    series: Series,
+    net: usize,
+    noise: usize,
 }
 
 struct Simulation<'a> {
     request: &'a Request,
     work: &'a Work<'a>,
-    loaded: Loaded,
+    /// By number of the variant.
+    loaded: Vec<Loaded>,
     variation: Option<Variation>,
     programs: Vec<Program>,
     rules: event::Options,
@@ -385,8 +410,9 @@ impl<'a> Simulation<'a> {
                 .map(|&ranks| request.model.program(Some(ranks)))
                 .collect::<Result<_>>()?,
         };
-        let loaded = request.noise.load_for(work, Model::default(), request.blame)?;
-        if request.with_coscheduled && loaded.noise.is_none() {
+        let load = |noise: &noise::Request| noise.load_for(work, Model::default(), request.blame);
+        let loaded = request.noise.variants().iter().map(load).collect::<Result<Vec<_>>>()?;
+        if request.with_coscheduled && loaded.iter().any(|loaded| loaded.noise.is_none()) {
             return Err(requires_noise("--with-coscheduled"));
         }
         if request.blame && request.net_local.is_some() {
@@ -407,22 +433,23 @@ impl<'a> Simulation<'a> {
         Ok(Simulation { request, work, loaded, variation, programs, rules })
     }
 
-    fn noise(&self, series: &Series, params: &Params) -> Result<Noise> {
+    fn noise(&self, choice: &Choice, params: &Params) -> Result<Noise> {
         let latencies = self.variation.as_ref().map(|all| all.of(params)).transpose()?;
-        let noise = self.loaded.noise.clone().with_latencies(latencies);
-        Ok(if series.coscheduled { noise.with_offsets(Offsets::Shared) } else { noise })
+        let noise = self.loaded[choice.noise].noise.clone().with_latencies(latencies);
+        Ok(if choice.series.coscheduled { noise.with_offsets(Offsets::Shared) } else { noise })
     }
 
-    fn point(&self, series: &Series, program: &Program) -> Result<Point> {
+    fn point(&self, choice: &Choice, program: &Program) -> Result<Point> {
+        let series = &choice.series;
         let (ranks, runs) = (program.ranks(), self.request.runs);
         self.work.watch.now(&format!("{ranks} ranks {}", series.label()));
-        let params = self.request.net.scaled(series.net_scale)?;
+        let params = self.request.nets[choice.net].scaled(series.net_scale)?;
         // First, since it is what may not fit.
         let blame = match self.request.blame {
-            true => Some(self.blame(series, program, &params)?),
+            true => Some(self.blame(choice, program, &params)?),
             false => None,
         };
-        let noise = self.noise(series, &params)?;
+        let noise = self.noise(choice, &params)?;
         let bodies = program.bodies()?;
         let (needed, memory) = (bodies.run_memory(&self.rules), self.work.memory());
         if needed > memory {
@@ -455,19 +482,20 @@ impl<'a> Simulation<'a> {
     }
 
     /// Repeats the runs as one schedule and attributes their time.
-    fn blame(&self, series: &Series, program: &Program, params: &Params) -> Result<Blame> {
+    fn blame(&self, choice: &Choice, program: &Program, params: &Params) -> Result<Blame> {
         self.work.watch.now(&format!("{} ranks, blame", program.ranks()));
         let schedule = program.schedule()?;
         blame::check(&schedule, self.rules.model, self.work.memory())?;
-        let noise = self.noise(series, params)?;
+        let noise = self.noise(choice, params)?;
         let advance = |messages| self.work.watch.advance(messages);
         let plan = self.work.plan(self.request.runs, &advance);
         let blames = blaming::blame_runs(&schedule, params, &self.rules, &noise, &plan)?;
-        Ok(Blame::of(&blames, &self.loaded.sources)?)
+        Ok(Blame::of(&blames, &self.loaded[choice.noise].sources)?)
     }
 
     fn about(&self) -> Result<About> {
-        let Request { model, net, net_local, rendezvous, latency, .. } = self.request;
+        let Request { model, nets, net_local, rendezvous, latency, .. } = self.request;
+        let first = self.loaded.first();
         let Skeleton { pattern, iterations, compute, imbalance, .. } = model.skeleton(None)?;
         let calls = self.programs.first().map(Program::calls).unwrap_or_default();
         Ok(About {
@@ -486,14 +514,14 @@ impl<'a> Simulation<'a> {
                 .map(|(op, times)| Calls { op: op.to_owned(), times })
                 .collect(),
             seed: self.work.seed,
-            noise: self.loaded.words.clone(),
-            noise_model: self.loaded.model.name().to_owned(),
-            net: network::describe(net),
+            noise: several(self.loaded.iter().map(|loaded| loaded.words.clone())),
+            noise_model: first.map_or_else(String::new, |first| first.model.name().to_owned()),
+            net: several(nets.iter().map(network::describe)),
             net_local: net_local.as_ref().map(network::describe),
             latency: latency.as_ref().map(variation::Request::words),
             rendezvous: rendezvous.name().to_owned(),
-            remarks: self.loaded.remarks.clone(),
-            tails: self.loaded.tails.clone(),
+            remarks: noise::remarks(&self.loaded),
+            tails: first.map_or_else(Vec::new, |first| first.tails.clone()),
         })
     }
 }

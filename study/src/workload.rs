@@ -18,7 +18,7 @@ use simulate::{
     whatif::Runs,
 };
 
-use crate::{app, goal, job, network, units, variation};
+use crate::{app, blocks::Sizes, goal, job, network, units, variation};
 
 /// Which job to simulate.
 #[derive(Clone, Debug)]
@@ -118,7 +118,9 @@ impl Request {
     /// Time between two synchronisations, ps; None for a schedule.
     pub fn interval(&self) -> Result<Option<i64>> {
         let JobKind::Collectives { job, size, .. } = &self.kind else { return Ok(None) };
-        let kind = JobKind::Collectives { job: job.clone(), ranks: Some(2), size: *size };
+        let sizes = job.sizes.as_ref().map(Sizes::of_pair);
+        let pair = job::Request { sizes, ..job.clone() };
+        let kind = JobKind::Collectives { job: pair, ranks: Some(2), size: *size };
         // Without noise, every message takes L.
         let pair = Request { kind, latency: None, ..self.clone() }.workload(None)?;
         Ok(Some(pair.noiseless()? / i64::try_from(job.iterations.max(1))?))
@@ -150,11 +152,11 @@ impl Request {
                 (Kind::Schedule(Box::new(schedule), self.rules()), words)
             }
             JobKind::Collectives { job, ranks, size } => {
-                let graph = job.graph;
+                let (graph, sizes) = (job.graph, job.sizes.clone());
                 let ranks = ranks.unwrap_or_else(|| RANKS.min(supported.unwrap_or(RANKS)));
                 let job = job.job(ranks, *size, params)?.with_rendezvous(self.rendezvous);
                 let job = job.with_local(self.local)?;
-                let words = words(&job, *size);
+                let words = words(&job, *size, sizes.as_ref());
                 (Kind::Collectives(job, graph, *size), words)
             }
         };
@@ -171,10 +173,15 @@ impl Request {
     }
 }
 
-fn words(job: &simulate::job::Job, size: u64) -> String {
+fn words(job: &simulate::job::Job, size: u64, sizes: Option<&Sizes>) -> String {
+    let all = job.body().iter().zip(job.algorithms());
     let body: Vec<String> =
-        job.body().iter().map(|c| format!("{} ({})", c.shape().op.name(), c.algorithm())).collect();
-    let mut words = format!("{} of {size} B", body.join(", "));
+        all.map(|(c, algorithm)| format!("{} ({algorithm})", c.shape().op.name())).collect();
+    let size = match sizes {
+        Some(sizes) => format!("blocks of {}", sizes.text),
+        None => format!("{size} B"),
+    };
+    let mut words = format!("{} of {size}", body.join(", "));
     if job.iterations() > 1 {
         words = format!("{} times {words}", job.iterations());
     }

@@ -579,6 +579,24 @@ fn cycles_under_periodic_noise_and_under_the_same_noise_looked_up_agree() {
     assert_eq!(all.finish().unwrap(), looked_up);
 }
 
+#[test]
+fn cycles_under_a_list_of_noise_are_those_under_each() {
+    let request = cycles(Some(of("periodic:100Hz,100us|200us")), &[2, 3]);
+    let both = cycle::simulate(&request, &WORK).unwrap();
+    let mut expected = Vec::new();
+    for noise in ["periodic:100Hz,100us", "periodic:100Hz,200us"] {
+        let one = cycle::simulate(&cycles(Some(of(noise)), &[2, 3]), &WORK).unwrap();
+        let named = |point| cycle::Point { noise: Some(noise.to_owned()), ..point };
+        expected.extend(one.points.into_iter().map(named));
+    }
+    assert_eq!(both.points, expected);
+    assert_eq!(both.about.noise.as_deref(), Some("periodic:100Hz,100us|periodic:100Hz,200us"));
+    let shard = |number| cycle::simulate_shard(&request, &WORK, Shard { number, of: 2 }).unwrap();
+    let mut all = shard(1);
+    all.join(shard(2)).unwrap();
+    assert_eq!(all.finish().unwrap(), both);
+}
+
 /// Co-scheduled detours of 20 us every 50 us leave 30 us of each 50 us: compute is stretched to 5/3, and
 /// all ranks lose the same.
 #[test]

@@ -3,6 +3,7 @@
 use study::{
     collective::Sweep,
     point::{Point, Series},
+    skeleton::Skeletons,
 };
 
 use super::{
@@ -23,6 +24,27 @@ use crate::{
 /// The figures of a sweep.
 #[must_use]
 pub fn sweep_pictures(sweep: &Sweep) -> Pictures {
+    let about = &sweep.about;
+    let headline = format!(
+        "{} ({}) under {}",
+        capital(&about.op.replace('|', ", ")),
+        about.algorithm.replace('|', ", "),
+        noise(&about.noise)
+    );
+    pictures(sweep, "collective", headline)
+}
+
+/// The figures of a skeleton's sweep.
+#[must_use]
+pub fn skeleton_pictures(result: &Skeletons) -> Pictures {
+    let about = &result.about;
+    let mut sweep = result.as_sweep();
+    sweep.about.net.clone_from(&about.net);
+    sweep.about.remarks.clone_from(&about.remarks);
+    pictures(&sweep, "skeleton", format!("Model of {} under {}", about.model, noise(&about.noise)))
+}
+
+fn pictures(sweep: &Sweep, title: &'static str, headline: String) -> Pictures {
     let series: Vec<&Series> = sweep.knees.iter().map(|knee| &knee.series).collect();
     let panels = panels(&series);
     let keys: Vec<Key> = match &panels[..] {
@@ -48,12 +70,6 @@ pub fn sweep_pictures(sweep: &Sweep) -> Pictures {
     let (findings, further) =
         if knees.len() > 4 { (Vec::new(), knees) } else { (knees, Vec::new()) };
     let about = &sweep.about;
-    let headline = format!(
-        "{} ({}) under {}",
-        capital(&about.op.replace('|', ", ")),
-        about.algorithm.replace('|', ", "),
-        noise(&about.noise)
-    );
     let mut notes = vec![format!("Network {}.", about.net.replace('|', ", "))];
     let left_out = panels.iter().skip(IDS.len()).map(Vec::len).sum::<usize>();
     if left_out > 0 {
@@ -61,7 +77,7 @@ pub fn sweep_pictures(sweep: &Sweep) -> Pictures {
     }
     notes.extend(about.remarks.iter().cloned().chain(further));
     Pictures {
-        title: "collective",
+        title,
         sections: Vec::new(),
         findings: std::iter::once(headline).chain(findings).collect(),
         keys,

@@ -18,7 +18,7 @@ use super::{
     tables::{LINES, ROWS, limited, micro},
 };
 
-pub use boxes::sweep_pictures;
+pub use boxes::{skeleton_pictures, sweep_pictures};
 pub use curves::cycle_pictures;
 pub use program::app_pictures;
 pub use times::{alltoall_pictures, exchange_pictures, goal_pictures};
