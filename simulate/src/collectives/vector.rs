@@ -54,7 +54,7 @@ impl Blocks {
             Blocks::Uniform { from, to, .. } if from > to => {
                 Err(CollectiveError::EmptyRange { from: *from, to: *to })
             }
-            Blocks::Listed(sizes) if sizes.is_empty() => Err(CollectiveError::NoBlocks),
+            Blocks::Listed([]) => Err(CollectiveError::NoBlocks),
             Blocks::Listed(sizes) if sizes.len() as u64 > Blocks::count(shape) => {
                 Err(CollectiveError::TooManyBlocks {
                     op: shape.op.name(),
