@@ -57,7 +57,7 @@ struct Cells {
 }
 
 impl Cells {
-    fn of(sample: &Sample) -> Cells {
+    fn of(steps: &Steps<'_>, sample: &Sample) -> Cells {
         let count = (sample.n() / CELLS).max(1) as f64;
         let mut cells = Cells { edges: Vec::new(), count, min: sample.min };
         let atoms = sample.atoms();
@@ -86,10 +86,14 @@ impl Cells {
             }
             // Equal values are spread over the step of the clock. If there is space before them, it has
             // one of them.
-            let (before, after) = halves(atoms, at);
-            let next = atoms.get(at + 1).map_or(f64::INFINITY, |next| next.value() as f64);
+            let (before, after) = steps.halves(at);
+            let next =
+                atoms.get(at + 1).map_or(f64::INFINITY, |next| match steps.is_apart(at + 1) {
+                    true => next.low as f64 - 0.5,
+                    false => (value + next.value() as f64) / 2.0,
+                });
             let left = if at == 0 { value - before } else { right.max(value - before) };
-            let end = (value + after).min((value + next) / 2.0);
+            let end = (value + after).min(next.max(value));
             if at == 0 {
                 cells.edges[0] = left;
                 right = left;
@@ -127,27 +131,98 @@ impl Cells {
     }
 }
 
-/// What equal values stand for: half of the step to the next value on either side. A value far from all
-/// others has the step of those around it, up to a factor of 10, as between 9.99 and 10.0.
-fn halves(atoms: &[Atom], at: usize) -> (f64, f64) {
-    const AROUND: usize = 8;
-    let own = (atoms[at].high - atoms[at].low + 1) as f64 / 2.0;
-    let step = |from: usize| (atoms[from + 1].value() - atoms[from].value()) as f64;
-    let (from, to) = (at.saturating_sub(AROUND), (at + AROUND).min(atoms.len() - 1));
-    let mut steps: Vec<f64> = (from..to).map(step).collect();
-    steps.sort_unstable_by(f64::total_cmp);
-    let longest = match steps[..] {
-        [] => return (own, own),
-        // Two values say nothing about a step.
-        [only] => only / 8.0,
-        _ => 10.0 * steps[(steps.len() - 1) / 2],
-    };
-    let before = at.checked_sub(1).map(step);
-    let after = (at + 1 < atoms.len()).then(|| step(at));
-    let half = |this: Option<f64>, other: Option<f64>| {
-        own.max(this.or(other).unwrap_or(0.0).min(longest) / 2.0)
-    };
-    (half(before, after), half(after, before))
+/// What equal values stand for: the ticks of a clock, or themselves.
+///
+/// If a few values ([`MOST_MODES`] or fewer) hold most samples, each stands for itself, however far it is from the
+/// others. They are ticks if there are at least [`FEWEST_TICKS`] of them, most of them one step apart: with fewer, a
+/// coarse clock cannot be told from as many paths, and the values are shown as they are.
+struct Steps<'a> {
+    atoms: &'a [Atom],
+    /// Those that stand for themselves.
+    apart: Vec<usize>,
+}
+
+/// Ticks of a coarse clock are at least so many.
+const FEWEST_TICKS: usize = 5;
+
+impl<'a> Steps<'a> {
+    fn of(sample: &'a Sample) -> Steps<'a> {
+        /// The values that stand for themselves hold this share of the samples,
+        const HOLD: f64 = 0.9;
+        /// and each is repeated so often on average.
+        const REPEATED: u64 = 5;
+        let atoms = sample.atoms();
+        let mut heavy: Vec<usize> = (0..atoms.len()).collect();
+        let by_count = |a: &usize, b: &usize| atoms[*b].count.cmp(&atoms[*a].count).then(a.cmp(b));
+        if heavy.len() > MOST_MODES {
+            heavy.select_nth_unstable_by(MOST_MODES, by_count);
+            heavy.truncate(MOST_MODES);
+        }
+        heavy.sort_unstable_by(by_count);
+        let mut held = 0;
+        let enough = heavy.iter().position(|&at| {
+            held += atoms[at].count;
+            held as f64 >= HOLD * sample.n() as f64
+        });
+        let Some(last) = enough else { return Steps { atoms, apart: Vec::new() } };
+        heavy.truncate(last + 1);
+        heavy.sort_unstable();
+        if held < REPEATED * heavy.len() as u64 || are_ticks(atoms, &heavy) {
+            heavy.clear();
+        }
+        Steps { atoms, apart: heavy }
+    }
+
+    fn is_apart(&self, at: usize) -> bool {
+        self.apart.binary_search(&at).is_ok()
+    }
+
+    /// Half of the step to the next value on either side. A value far from all others has the step of those
+    /// around it, up to a factor of 10, as between 9.99 and 10.0. All of the space beside a value that stands for
+    /// itself belongs to its neighbour.
+    fn halves(&self, at: usize) -> (f64, f64) {
+        const AROUND: usize = 8;
+        let atoms = self.atoms;
+        let own = (atoms[at].high - atoms[at].low + 1) as f64 / 2.0;
+        if self.is_apart(at) {
+            return (own, own);
+        }
+        let step = |from: usize| (atoms[from + 1].value() - atoms[from].value()) as f64;
+        let (from, to) = (at.saturating_sub(AROUND), (at + AROUND).min(atoms.len() - 1));
+        let mut steps: Vec<f64> = (from..to).map(step).collect();
+        steps.sort_unstable_by(f64::total_cmp);
+        let longest = match steps[..] {
+            [] => return (own, own),
+            // Two values say nothing about a step.
+            [only] => only / 8.0,
+            _ => 10.0 * steps[(steps.len() - 1) / 2],
+        };
+        let before = at.checked_sub(1).map(|before| (step(before), self.is_apart(before)));
+        let after = (at + 1 < atoms.len()).then(|| (step(at), self.is_apart(at + 1)));
+        let half = |this: Option<(f64, bool)>, other: Option<(f64, bool)>| {
+            let (step, whole) = this.or(other).unwrap_or((0.0, false));
+            own.max(step.min(longest) / if whole && this.is_some() { 1.0 } else { 2.0 })
+        };
+        (half(before, after), half(after, before))
+    }
+}
+
+/// Whether most of the repeated values are one step apart, and these too.
+fn are_ticks(atoms: &[Atom], these: &[usize]) -> bool {
+    /// Rounding of a step.
+    const ALIKE: f64 = 1.34;
+    let between = |pair: &[i64]| (pair[1] - pair[0]) as f64;
+    let repeated: Vec<i64> = atoms.iter().filter(|atom| atom.count > 1).map(Atom::value).collect();
+    let mut gaps: Vec<f64> = repeated.windows(2).map(between).collect();
+    if repeated.len() < FEWEST_TICKS {
+        return false;
+    }
+    gaps.sort_unstable_by(f64::total_cmp);
+    let step = gaps[(gaps.len() - 1) / 2];
+    let alike = gaps.iter().filter(|&&gap| gap <= ALIKE * step && step <= ALIKE * gap).count();
+    let values: Vec<i64> = these.iter().map(|&at| atoms[at].value()).collect();
+    let near = values.windows(2).filter(|pair| between(pair) <= OVER_TICKS * step).count();
+    2 * alike > gaps.len() && 2 * near >= values.len().saturating_sub(1)
 }
 
 /// Minus the logarithm of a bound on the chance that `a` spacings are so wide compared with `b` others.
@@ -323,7 +398,7 @@ fn comb(sample: &Sample, modes: &[Mode]) -> Option<f64> {
     let atoms = sample.atoms();
     let middle = modes[modes.len() / 2].at;
     let at = atoms.partition_point(|atom| (atom.value() as f64) < middle).min(atoms.len() - 1);
-    let (before, after) = halves(atoms, at);
+    let (before, after) = Steps::of(sample).halves(at);
     let dense = tick <= STEPS * 2.0 * before.min(after);
     match regular || dense {
         true => Some(tick),
@@ -363,7 +438,8 @@ fn smooth_over(sample: &Sample, width: f64) -> Option<Sample> {
 }
 
 fn separate(sample: &Sample, inflation: f64, seed: u64) -> Vec<Mode> {
-    let cells = Cells::of(sample);
+    let steps = Steps::of(sample);
+    let cells = Cells::of(&steps, sample);
     let mut cuts = Vec::new();
     let least = (LEAST_SHARE * cells.len() as f64).ceil().max(1.0) as usize;
     let mut open = vec![(0, cells.len())];
@@ -383,13 +459,18 @@ fn separate(sample: &Sample, inflation: f64, seed: u64) -> Vec<Mode> {
     let mut modes = Vec::new();
     for (number, pair) in (0u64..).zip(ends.windows(2)) {
         let stream = Stream::new(random::key(seed, 0x6d6f_6465, number));
-        modes.extend(mode(sample, pair[0], pair[1], inflation, stream));
+        modes.extend(mode((sample, &steps), (pair[0], pair[1]), inflation, stream));
     }
     modes
 }
 
 /// The mode between two valleys.
-fn mode(sample: &Sample, from: f64, to: f64, inflation: f64, mut stream: Stream) -> Option<Mode> {
+fn mode(
+    (sample, steps): (&Sample, &Steps<'_>),
+    (from, to): (f64, f64),
+    inflation: f64,
+    mut stream: Stream,
+) -> Option<Mode> {
     let atoms = sample.atoms();
     let first = atoms.partition_point(|atom| (atom.value() as f64) < from);
     let end = atoms.partition_point(|atom| (atom.value() as f64) < to);
@@ -401,7 +482,7 @@ fn mode(sample: &Sample, from: f64, to: f64, inflation: f64, mut stream: Stream)
     let core = shortest_half(own, n);
     // Wide enough for the values of one step of the clock.
     let place = own.partition_point(|atom| (atom.value() as f64) < (core.0 + core.1) / 2.0);
-    let (before, after) = halves(atoms, (first + place).min(atoms.len() - 1));
+    let (before, after) = steps.halves((first + place).min(atoms.len() - 1));
     let step = 2.0 * before.min(after);
     let wide = (core.1 - core.0).max(step);
     let (edge, far_edge) = (from - step / 2.0, to + step / 2.0);
@@ -741,6 +822,65 @@ mod tests {
         };
         let rounded = |i| (hops(i) * 1e3).round() / 1e3;
         assert_eq!(find(&sample(50_000, rounded), 1.0, 3).modes.len(), 7);
+    }
+
+    #[test]
+    fn each_of_a_few_values_is_a_mode() {
+        type Atoms<'a> = &'a [(f64, f64)];
+        let paper: Atoms = &[(0.5, 4.6), (0.3, 5.7), (0.2, 7.5)];
+        let cases: [(u64, Atoms); 6] = [
+            (10_000, paper),
+            (150, &[(1.0 / 3.0, 1.0), (1.0 / 3.0, 2.0), (1.0 / 3.0, 9.0)]),
+            (10_000, &[(0.5, 4.0), (0.3, 6.0), (0.2, 8.0)]),
+            (30_000, &[(0.25, 1.0), (0.25, 2.0), (0.25, 3.0), (0.25, 4.0)]),
+            (100, paper),
+            (3_000_000, paper),
+        ];
+        for (n, atoms) in cases {
+            for outliers in [0, n / 50] {
+                // The exact shares; the outliers are far apart.
+                let value = |i: u64| {
+                    if i >= n - outliers {
+                        return 20.0 + 500.0 * unit(8, i);
+                    }
+                    let mut u = i as f64 / (n - outliers) as f64 + 1e-9;
+                    let found = atoms.iter().find(|(share, _)| {
+                        u -= share;
+                        u < 0.0
+                    });
+                    found.unwrap_or(&atoms[atoms.len() - 1]).1
+                };
+                let modes = find(&sample(n, value), 1.0, 3).modes;
+                let said: Vec<(f64, f64)> =
+                    modes.iter().map(|mode| (mode.at / US, mode.share)).collect();
+                assert!(modes.len() >= atoms.len(), "{n} {outliers}: {said:?}");
+                for (mode, (share, at)) in modes.iter().zip(atoms) {
+                    // Of many samples, the grid has four digits.
+                    assert!((mode.at / US / at - 1.0).abs() < 1e-4, "{n} {outliers}: {said:?}");
+                    assert!((mode.share - share).abs() < 0.025, "{n} {outliers}: {said:?}");
+                }
+                // Outliers are at most one mode more.
+                let most = atoms.len() + usize::from(outliers > 0);
+                assert!(modes.len() <= most, "{n} {outliers}: {said:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn five_neighbouring_multiples_of_a_step_are_ticks() {
+        for n in [1_000, 100_000] {
+            // Nearly all samples are on five ticks.
+            let coarse = |i| (5.0 + 0.8 * normal(random::draw(12, i))).round();
+            assert_eq!(find(&sample(n, coarse), 1.0, 3).modes.len(), 1, "{n}");
+            let equal = |i: u64| (1 + i % 5) as f64;
+            assert_eq!(find(&sample(n, equal), 1.0, 3).modes.len(), 1, "{n}");
+            // Three ticks around each of three places.
+            let places = |i: u64| {
+                let tick = [0.0, 0.1, -0.1, 0.0][(i / 16 % 4) as usize];
+                [4.0, 4.0, 6.0, 8.0][(i % 4) as usize] + tick
+            };
+            assert_eq!(find(&sample(n, places), 1.0, 3).modes.len(), 3, "{n}");
+        }
     }
 
     #[test]
