@@ -1,6 +1,7 @@
 //! The tail that was not recorded: how long the longest detour is in more time than was watched.
 //!
-//! Each source of a recording is of one kind. What is periodic and bounded is capped at twice the longest seen;
+//! Each source of a recording is of one kind. What is periodic and bounded is capped at twice the longest seen, and its
+//! lengths are fitted as those of a bounded source;
 //! what is heavy has a fitted tail ([`distribution::peaks`]); of what occurred a few times only, just the rate is
 //! bounded, and so is that of whatever never occurred: below 3/T with 95 % confidence after T CPU-seconds.
 //!
@@ -36,6 +37,10 @@ pub const MARGIN: f64 = 2.0;
 /// [`RARE`] does. Of as many exponential lengths, the longest is 2.5 times as long.
 const OFTEN: u64 = 300;
 const RARE: u64 = 10;
+/// Fewer occurrences are enough if the longest is at most so many times as long: of as many exponential lengths, that
+/// is the case once in 3000 times.
+const ENOUGH: u64 = 100;
+const ALIKE: f64 = 1.25;
 /// How much more time than was watched is predicted, unless a time is given.
 const AHEAD: f64 = 10.0;
 /// Limits of an extended recording: detours, which should stay in the cache, because a page simulates many
@@ -297,7 +302,7 @@ impl Seen {
             }
             let longest = row.largest.clone().peaks().first().map_or(0.0, |peak| peak.value);
             let cap = (kind == Kind::Bounded).then_some(MARGIN * longest);
-            tails.extend(peaks::tail(row.largest.clone()).map(|tail| (tail, cap)));
+            tails.extend(fitted(kind, row.largest.clone()).map(|tail| (tail, cap)));
         }
         few.sort_unstable_by_key(|(number, _)| *number);
         let mut pool = Largest::default();
@@ -344,7 +349,7 @@ impl Time {
         if tail.kind == Kind::Few {
             return Some(tail);
         }
-        let fitted = peaks::tail(largest)?;
+        let fitted = fitted(tail.kind, largest)?;
         let mut expected = fitted.largest(self.ratio);
         if tail.kind == Kind::Bounded {
             let cap = MARGIN * longest_us;
@@ -634,7 +639,8 @@ impl Fitted {
                 }
                 let Some(Drawn { threshold, excess, most }) = drawn[row as usize] else { continue };
                 let took: u64 = parts.iter().filter(|part| same(part)).map(|part| part.1).sum();
-                if us(took) <= threshold {
+                let tail = self.rows[row as usize].tail.as_ref();
+                if !tail.is_some_and(|tail| tail.draws(us(took))) {
                     continue;
                 }
                 let length = threshold + excess.exceeded_with(1.0 - stream.random::<f64>());
@@ -707,15 +713,26 @@ fn kind(largest: &Largest, period_us: Option<f64>) -> Kind {
     if largest.n() < FEW {
         return Kind::Few;
     }
-    let often = largest.n() >= OFTEN;
+    let margin = match largest.n() {
+        n if n >= OFTEN => MARGIN,
+        n if n >= ENOUGH => ALIKE,
+        _ => 0.0,
+    };
     let sorted = largest.clone().peaks();
     let usual = sorted.get((largest.n() / RARE) as usize).or(sorted.last());
-    if let (Some(longest), Some(usual), Some(_), true) = (sorted.first(), usual, period_us, often)
-        && longest.value <= MARGIN * usual.value
+    if let (Some(longest), Some(usual), Some(_)) = (sorted.first(), usual, period_us)
+        && longest.value <= margin * usual.value
     {
         return Kind::Bounded;
     }
     Kind::Heavy
+}
+
+fn fitted(kind: Kind, largest: Largest) -> Option<peaks::Tail> {
+    match kind {
+        Kind::Bounded => peaks::bounded(largest),
+        Kind::Heavy | Kind::Few => peaks::tail(largest),
+    }
 }
 
 impl Extended {
@@ -788,6 +805,69 @@ mod tests {
             (kind(&largest(29), Some(1.0)), kind(&largest(0), None)),
             (Kind::Few, Kind::Few)
         );
+    }
+
+    /// Lengths of a source, us, and its prediction for ten times the time.
+    fn predicted(lengths: &[f64], period_us: Option<f64>) -> Tail {
+        let mut largest = Largest::default();
+        lengths.iter().for_each(|&us| largest.push(us));
+        Time { watched_s: 1.0, ratio: 10.0 }.tail(largest, period_us).unwrap()
+    }
+
+    #[test]
+    fn bounded_lengths_are_not_predicted_beyond_their_bound() {
+        let mut stream = Stream::new(3);
+        let uniform = |low: f64, high: f64, n: usize, stream: &mut Stream| -> Vec<f64> {
+            (0..n).map(|_| low + (high - low) * stream.random::<f64>()).collect()
+        };
+        let cases = [
+            (uniform(5.0, 50.0, 20_045, &mut stream), None, 50.0),
+            (uniform(400.0, 470.0, 2_000, &mut stream), Some(50e3), 470.0),
+            (uniform(407.0, 467.0, 160, &mut stream), Some(50e3), 467.0),
+            (vec![20.0; 20_040], None, 20.0),
+            (vec![1_000.0; 1_000], Some(10e3), 1_000.0),
+        ];
+        for (lengths, period_us, bound) in cases {
+            let tail = predicted(&lengths, period_us);
+            let Expected { median_us, ci95_us: [lower, upper] } = tail.expected.unwrap();
+            let n = lengths.len();
+            assert!((median_us / bound - 1.0).abs() < 0.02, "{n}: {tail:?}");
+            assert!(lower <= bound && upper < 1.06 * bound, "{n}: {tail:?}");
+            let kind = if period_us.is_some() { Kind::Bounded } else { Kind::Heavy };
+            assert_eq!(tail.kind, kind, "{n}");
+        }
+        // Periodic exponential lengths are not taken as bounded.
+        let heavy: Vec<f64> = lengths(160, 4).iter().map(|&ns| us(ns)).collect();
+        assert_eq!(predicted(&heavy, Some(50e3)).kind, Kind::Heavy);
+    }
+
+    #[test]
+    fn an_extended_recording_has_the_tail_that_is_predicted() {
+        let uniform: Vec<f64> = {
+            let mut stream = Stream::new(7);
+            (0..5_000).map(|_| 5.0 + 45.0 * stream.random::<f64>()).collect()
+        };
+        // The last one has no fit but the prior.
+        let alone: Vec<f64> = (0..2_000u32).map(|i| if i == 77 { 900.0 } else { 3.0 }).collect();
+        for (lengths, drawn) in [(uniform, true), (vec![20.0; 5_000], false), (alone, true)] {
+            let mut lane = Composed::new(0, lengths.len() as u64 * 1_000_000);
+            for (at, us) in (0..).zip(&lengths) {
+                let ns = (us * 1e3) as u64;
+                lane.push(at * 1_000_000, ns, [(0, ns)]).unwrap();
+            }
+            let (_, extended) = Fitted::new(&[lane.clone()], &[0], &[None]).extend(&[lane], 3);
+            let mut largest = Largest::default();
+            lengths.iter().for_each(|&us| largest.push(us));
+            let tail = peaks::tail(largest).unwrap();
+            let found = tail.largest(extended.copies as f64);
+            let longest = extended.longest_us;
+            assert_eq!(extended.tail_pct > 0.0, drawn, "{extended:?}");
+            assert_eq!(extended.longest_us > extended.longest_recorded_us, drawn, "{extended:?}");
+            assert!(
+                0.999 * found.lower <= longest && longest <= 1.001 * found.upper,
+                "{longest} {found:?}"
+            );
+        }
     }
 
     #[test]
