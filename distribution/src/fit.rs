@@ -123,10 +123,14 @@ const CELLS: usize = 200;
 
 impl Cells {
     fn of(sample: &Sample) -> Cells {
-        let min = sample.min as f64;
+        // Values may begin anywhere in the first bin.
+        let first = sample.atoms().first().filter(|_| sample.is_binned());
+        let min = first.map_or(sample.min, |first| first.high) as f64;
         let mut edges: Vec<f64> = Vec::new();
         for cell in 1..CELLS {
-            let edge = sample.quantile(cell as f64 / CELLS as f64);
+            let p = cell as f64 / CELLS as f64;
+            // Of a bin, the end: how many samples are below a place within it is unknown.
+            let edge = if sample.is_binned() { sample.within(p).1 } else { sample.quantile(p) };
             if edges.last().is_none_or(|last| edge > *last) && edge > min {
                 edges.push(edge);
             }
@@ -204,10 +208,14 @@ fn binomial(n: f64, share: f64, stream: &mut Stream) -> f64 {
     k
 }
 
-/// Fits all families; None if the samples have fewer than 8 different quantiles, or are fewer than 50.
+/// A value or a bin with a larger share of the samples is not from a continuous distribution, or hides its shape.
+pub const MOST_IN_ONE: f64 = 0.25;
+
+/// Fits all families, the best first; None if the samples have fewer than 8 different quantiles, are fewer than 50, or
+/// too many are in one place ([`MOST_IN_ONE`]).
 pub fn fit(sample: &Sample, seed: u64) -> Option<Vec<Fit>> {
     let cells = Cells::of(sample);
-    if cells.edges.len() < 8 || sample.n() < 50 {
+    if cells.edges.len() < 8 || sample.n() < 50 || sample.heaviest() > MOST_IN_ONE {
         return None;
     }
     let fits = FAMILIES.into_par_iter().map(|family| {
@@ -215,7 +223,26 @@ pub fn fit(sample: &Sample, seed: u64) -> Option<Vec<Fit>> {
         fit.p_value = p_value(&cells, &fit, seed);
         fit
     });
-    Some(fits.collect())
+    let mut fits: Vec<Fit> = fits.collect();
+    sort(&mut fits);
+    Some(fits)
+}
+
+/// By Akaike's criterion; but of those that are not rejected, one with fewer parameters comes before the best unless
+/// the criterion clearly speaks against it.
+fn sort(fits: &mut [Fit]) {
+    /// A difference with which a model has essentially no support (Burnham and Anderson 2002).
+    const CLEARLY: f64 = 10.0;
+    const REJECTED: f64 = 0.05;
+    fits.sort_by(|a, b| a.aic().total_cmp(&b.aic()));
+    let Some(best) = fits.first().filter(|best| best.p_value >= REJECTED) else { return };
+    let (parameters, aic) = (best.parameters(), best.aic());
+    let simpler = fits.iter().position(|fit| {
+        fit.parameters() < parameters && fit.p_value >= REJECTED && fit.aic() < aic + CLEARLY
+    });
+    if let Some(simpler) = simpler {
+        fits[..=simpler].rotate_right(1);
+    }
 }
 
 /// Bootstrap samples of a p-value: fewer if this many have a distance as large, as the p-value then is far from
@@ -370,6 +397,7 @@ fn simplex(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::grid::Atom;
 
     fn unit(key: u64, i: u64) -> f64 {
         ((random::draw(key, i) >> 12) as f64 + 0.5) / (1u64 << 52) as f64
@@ -389,7 +417,7 @@ mod tests {
     }
 
     fn best(fits: &[Fit]) -> Family {
-        fits.iter().min_by(|a, b| a.aic().total_cmp(&b.aic())).unwrap().family
+        fits[0].family
     }
 
     /// Within a twentieth of the truth.
@@ -427,6 +455,56 @@ mod tests {
         assert_close(fit_of.shapes[0], 8.0, fit_of);
         assert_close(fit_of.shapes[1], 6.0, fit_of);
         assert!(fit_of.p_value >= 0.05, "{fit_of:?}");
+    }
+
+    /// An F distribution has another parameter, which often fits a little of the chance in a sample.
+    #[test]
+    fn of_two_good_fits_the_simpler_is_the_best() {
+        let simpler = |key: &u64| {
+            let value = |i| (1.0 + 0.5 * normal(random::draw(300 + key, i))).exp();
+            let fits = fit(&sample(20_000, value), 1).unwrap();
+            assert!(of(&fits, Family::LogNormal).p_value >= 0.05 || *key > 0);
+            best(&fits) != Family::F
+        };
+        assert!((0..8).filter(simpler).count() >= 7);
+    }
+
+    #[test]
+    fn one_place_with_most_samples_is_not_a_continuous_distribution() {
+        let noise = |i: u64| if unit(5, i) < 0.945 { 0.0 } else { -10.0 * unit(6, i).ln() };
+        let exact = sample(20_000, |i| 150.0 + noise(i));
+        assert!(fit(&exact, 1).is_none() && exact.heaviest() > 0.9);
+        let bins: Vec<Atom> = exact
+            .atoms()
+            .chunk_by(|a, b| a.low >> 16 == b.low >> 16)
+            .map(|bin| Atom {
+                low: bin[0].low >> 16 << 16,
+                high: (bin[0].low >> 16 << 16) + 65_535,
+                count: bin.iter().map(|atom| atom.count).sum(),
+            })
+            .collect();
+        assert!(fit(&Sample::of_bins(bins).unwrap(), 1).is_none());
+    }
+
+    /// Half of the samples of a bin are not below its middle: only its ends are known.
+    #[test]
+    fn a_histogram_fits_as_its_samples_do() {
+        let exact = sample(100_000, |i| 4.0 + (0.6 * normal(random::draw(1, i))).exp());
+        let bins: Vec<Atom> = exact
+            .atoms()
+            .chunk_by(|a, b| a.low >> 18 == b.low >> 18)
+            .map(|bin| Atom {
+                low: bin[0].low >> 18 << 18,
+                high: (bin[0].low >> 18 << 18) + (1 << 18) - 1,
+                count: bin.iter().map(|atom| atom.count).sum(),
+            })
+            .collect();
+        let binned = Sample::of_bins(bins).unwrap();
+        assert!(binned.is_binned() && !exact.is_binned());
+        let fits = fit(&binned, 1).unwrap();
+        let found = of(&fits, Family::LogNormal);
+        assert!(found.p_value >= 0.05 && best(&fits) == Family::LogNormal, "{fits:?}");
+        assert_close(found.shapes[0], 0.6, found);
     }
 
     #[test]

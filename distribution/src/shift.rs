@@ -39,6 +39,7 @@ pub fn shifts(
         quantiles_again(sample, blocks, &quantiles, REPLICATES, stream)
     };
     let (before, after) = (again(first, first_blocks, 0), again(second, second_blocks, 1));
+    let (first_sample, second_sample) = (first, second);
     let of = |(at, &p): (usize, &f64)| {
         let (first, second) = (first.quantile(p), second.quantile(p));
         let mut differences: Vec<f64> =
@@ -47,8 +48,13 @@ pub fn shifts(
         // Bonferroni's.
         let out = 0.025 / quantiles.len() as f64;
         let end = |share: f64| differences[(share * (REPLICATES - 1) as f64).round() as usize];
-        let certain = end(out) > 0.0 || end(1.0 - out) < 0.0;
-        Shift { p, first, second, ci95: bootstrap::interval(second - first, differences), certain }
+        // Of histograms, a quantile may be anywhere in its bin.
+        let (in_first, in_second) = (first_sample.within(p), second_sample.within(p));
+        let least = in_second.0 - in_first.1;
+        let most = in_second.1 - in_first.0;
+        let certain = end(out).min(least) > 0.0 || end(1.0 - out).max(most) < 0.0;
+        let (low, high) = bootstrap::interval(second - first, differences);
+        Shift { p, first, second, ci95: (low.min(least), high.max(most)), certain }
     };
     quantiles.iter().enumerate().map(of).collect()
 }
@@ -92,6 +98,23 @@ mod tests {
         };
         let found = (0..60).filter(differ).count();
         assert!(found <= 7, "{found} of 60");
+    }
+
+    /// A bin of a histogram around 150 us.
+    #[test]
+    fn a_histogram_of_the_same_samples_has_no_shift() {
+        let values: Vec<i64> = vec![150_000_000; 1_000];
+        let exact = Sample::of_values(&values, 1).unwrap();
+        let bin = |low: i64, count| crate::grid::Atom { low, high: low + 63_999, count };
+        let same = Sample::of_bins(vec![bin(149_952_000, 1_000)]).unwrap();
+        for (a, b) in [(&exact, &same), (&same, &exact), (&same, &same)] {
+            for shift in compared(a, b) {
+                assert!(shift.ci95.0 <= 0.0 && shift.ci95.1 >= 0.0 && !shift.certain, "{shift:?}");
+                assert!(shift.ci95.1 - shift.ci95.0 >= 63_999.0, "{shift:?}");
+            }
+        }
+        let other = Sample::of_bins(vec![bin(150_080_000, 1_000)]).unwrap();
+        assert!(compared(&exact, &other).iter().all(|shift| shift.certain));
     }
 
     #[test]

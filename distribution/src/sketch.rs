@@ -209,6 +209,8 @@ pub struct Sample {
     largest: Vec<i64>,
     /// Consecutive samples; one run if all are kept, none if the order is unknown.
     runs: Vec<Vec<i64>>,
+    /// The atoms are the bins of a histogram: where in them the samples are is unknown.
+    binned: bool,
 }
 
 impl Sample {
@@ -232,7 +234,7 @@ impl Sample {
             seen
         });
         let cumulative = cumulative.collect();
-        Sample { moments, min, max, atoms, cumulative, largest, runs }
+        Sample { moments, min, max, atoms, cumulative, largest, runs, binned: false }
     }
 
     /// Samples in order of time. None if there are none.
@@ -260,6 +262,45 @@ impl Sample {
         }
         let (min, max) = (atoms.first()?.low, atoms.last()?.high);
         Some(Sample::of(moments, (min, max), atoms, Vec::new(), Vec::new()))
+    }
+
+    /// The bins of a histogram; each counts by its middle. They must not overlap. None if all are empty.
+    pub fn of_bins(mut bins: Vec<Atom>) -> Option<Sample> {
+        bins.retain(|bin| bin.count > 0);
+        bins.sort_unstable_by_key(|bin| bin.low);
+        let origin = bins.first()?.value();
+        let mut moments = Moments::default();
+        for bin in &bins {
+            moments.merge(&Moments::repeated(bin.value(), bin.count, origin));
+        }
+        let ends = (bins.first()?.low, bins.last()?.high);
+        let binned = bins.iter().any(|bin| bin.low < bin.high);
+        let sample = Sample::of(moments, ends, bins, Vec::new(), Vec::new());
+        Some(Sample { binned, ..sample })
+    }
+
+    /// Whether only the bins of the samples are known.
+    pub fn is_binned(&self) -> bool {
+        self.binned
+    }
+
+    /// The bin of the p-quantile; the quantile itself if values are known.
+    pub fn within(&self, p: f64) -> (f64, f64) {
+        let value = self.quantile(p);
+        if !self.binned {
+            return (value, value);
+        }
+        let at = |end: usize| self.atoms.get(end.min(self.atoms.len() - 1));
+        let from = at(self.atoms.partition_point(|atom| (atom.high as f64) < value.floor()));
+        let to = at(self.atoms.partition_point(|atom| (atom.high as f64) < value.ceil()));
+        let low = from.map_or(value, |atom| atom.low as f64);
+        (low.min(value), to.map_or(value, |atom| atom.high as f64).max(value))
+    }
+
+    /// The largest share of the samples in one value or bin.
+    pub fn heaviest(&self) -> f64 {
+        let most = self.atoms.iter().map(|atom| atom.count).max().unwrap_or(0);
+        most as f64 / self.n().max(1) as f64
     }
 
     pub fn n(&self) -> u64 {
@@ -315,7 +356,7 @@ impl Sample {
         let mut top = Vec::new();
         for atom in self.atoms.iter().rev() {
             let room = (most - top.len()) as u64;
-            top.extend(std::iter::repeat_n(atom.low, atom.count.min(room) as usize));
+            top.extend(std::iter::repeat_n(atom.value(), atom.count.min(room) as usize));
             if top.len() >= most {
                 break;
             }
