@@ -6,7 +6,7 @@ mod numbers;
 
 use std::path::PathBuf;
 
-use analysis::words::shell_quoted;
+use analysis::words::{percent_said, shell_quoted};
 use anyhow::{Result, bail};
 use distribution::{
     bins,
@@ -395,7 +395,7 @@ pub fn distributions(request: &Request, work: &Work<'_>) -> Result<Distributions
 }
 
 fn distribution(named: input::Named, request: &Request, seed: u64) -> Result<Distribution> {
-    let input::Named { name, of, sample, remarks, .. } = named;
+    let input::Named { name, of, sample, mut remarks, .. } = named;
     let blocks = Blocks::of(&sample);
     let median = sample.quantile(0.5);
     let inflation =
@@ -420,10 +420,17 @@ fn distribution(named: input::Named, request: &Request, seed: u64) -> Result<Dis
     };
     let highest = found.modes.iter().max_by(|a, b| a.density.total_cmp(&b.density));
     let highest = highest.map_or(median, |mode| mode.at);
-    let fits = fits.map(|mut fits| {
-        fits.sort_by(|a, b| a.aic().total_cmp(&b.aic()));
-        fits.iter().map(Fit::of).collect()
-    });
+    if fits.is_none() && sample.heaviest() > fit::MOST_IN_ONE && sample.min < sample.max {
+        let share = percent_said(100.0 * sample.heaviest());
+        remarks.push(match sample.is_binned() {
+            true => format!(
+                "one bin holds {share} of the samples: whether a distribution fits cannot be judged (use single times, \
+                 or narrower bins)"
+            ),
+            false => format!("one value holds {share} of the samples: no continuous distribution fits"),
+        });
+    }
+    let fits = fits.map(|fits| fits.iter().map(Fit::of).collect());
     let bins = match request.bins {
         Some(bins) => match bins::histogram(&sample, bins) {
             Ok(filled) => {
@@ -510,8 +517,21 @@ fn compare(first: &Distribution, second: &Distribution, seed: u64) -> Comparison
     }
 }
 
-/// The largest difference of the cumulative shares, at the values of either.
+/// The largest difference of the cumulative shares, at the values of either; with histograms, where both are known: at
+/// the ends of bins that are not within a bin of the other.
 fn distance(first: &Sample, second: &Sample) -> f64 {
+    if first.is_binned() || second.is_binned() {
+        let share = |sample: &Sample, end: i64| {
+            let atoms = sample.atoms();
+            let at = atoms.partition_point(|atom| atom.high <= end);
+            let inside = atoms.get(at).is_some_and(|atom| atom.low <= end);
+            let below = at.checked_sub(1).map_or(0.0, |last| sample.below(atoms[last].high as f64));
+            (!inside).then_some(below / sample.n() as f64)
+        };
+        let ends = first.atoms().iter().chain(second.atoms());
+        let far = |end: i64| Some((share(first, end)? - share(second, end)?).abs());
+        return ends.flat_map(|atom| [atom.low - 1, atom.high]).filter_map(far).fold(0.0, f64::max);
+    }
     let share = |sample: &Sample, value: f64| sample.below(value) / sample.n() as f64;
     let values = first.atoms().iter().chain(second.atoms()).map(|atom| atom.high as f64);
     let far = |value: f64| (share(first, value) - share(second, value)).abs();
@@ -520,3 +540,30 @@ fn distance(first: &Sample, second: &Sample) -> f64 {
 
 /// The quantiles that are compared, for those who explain what is missing.
 pub const COMPARED: [f64; 7] = QUANTILES;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_histogram_of_the_same_samples_has_no_distance() {
+        let values: Vec<i64> = (0..1_000).map(|i| 150_000 + i64::from(i % 10 == 3) * i).collect();
+        let exact = Sample::of_values(&values, 1).unwrap();
+        let mut bins: Vec<distribution::grid::Atom> = Vec::new();
+        for atom in exact.atoms() {
+            let low = atom.low / 64 * 64;
+            match bins.last_mut() {
+                Some(last) if last.low == low => last.count += atom.count,
+                _ => bins.push(distribution::grid::Atom { low, high: low + 63, ..*atom }),
+            }
+        }
+        let binned = Sample::of_bins(bins).unwrap();
+        for (a, b) in [(&exact, &binned), (&binned, &exact), (&binned, &binned)] {
+            assert_eq!(distance(a, b), 0.0);
+        }
+        let later: Vec<i64> = values.iter().map(|value| value + 640).collect();
+        let later = Sample::of_values(&later, 1).unwrap();
+        // Those up to the last end of a bin before them.
+        assert!((distance(&binned, &later) - 0.959).abs() < 0.002);
+    }
+}

@@ -85,11 +85,12 @@ impl Partial {
     }
 
     pub fn finish(self) -> Result<Exchanges> {
-        self.compared(&[])
+        self.compared(None)
     }
 
-    fn compared(self, measured: &[i64]) -> Result<Exchanges> {
-        let outcome = ExchangeResult::of(self.series_ps, self.about.per_walk, measured)?;
+    fn compared(self, measured: Option<&Times>) -> Result<Exchanges> {
+        let outcome = ExchangeResult::of(self.series_ps, self.about.per_walk, &[])?;
+        let ks_distance = measured.and_then(|measured| measured.distance(&outcome.series));
         let us = |ps: i64| ps as f64 / 1e6;
         let all = &outcome.summary;
         Ok(Exchanges {
@@ -105,7 +106,7 @@ impl Partial {
             max_us: us(all.max),
             skewness: all.skewness,
             autocorrelation: all.autocorrelation,
-            ks_distance: outcome.ks_distance,
+            ks_distance,
             distribution: outcome.distribution,
         })
     }
@@ -113,11 +114,8 @@ impl Partial {
 
 /// Simulates all exchanges.
 pub fn simulate(request: &Request, work: &Work<'_>) -> Result<Exchanges> {
-    let measured = match &request.measured {
-        Some(path) => Times::read(path)?.list(),
-        None => Vec::new(),
-    };
-    simulate_shard(request, work, Shard::WHOLE)?.compared(&measured)
+    let measured = request.measured.as_deref().map(Times::read).transpose()?;
+    simulate_shard(request, work, Shard::WHOLE)?.compared(measured.as_ref())
 }
 
 /// Simulates one shard of the exchanges.

@@ -4,9 +4,10 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail};
+use distribution::grid::Atom;
 use formats::import::{self, ImportOptions, ImportedRun};
 use serde_json::Value;
-use simulate::resample::{Exchange, LONGEST, Sampler};
+use simulate::resample::{Exchange, LONGEST, Sampler, ks_distance};
 
 use crate::{open, shard, units};
 
@@ -57,7 +58,16 @@ impl Spec {
 
 /// Measured times in ps, with counts.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Times(Vec<(i64, u64)>);
+pub struct Times {
+    counts: Vec<(i64, u64)>,
+    /// Of a histogram, the lower end of the bin of each; the times are the upper ends.
+    from: Option<Vec<i64>>,
+    /// They were rounded down to multiples of this.
+    unit_ps: i64,
+}
+
+/// The first line of the CSV files of `simulate exchange` and `simulate alltoall`.
+const BINS: &str = "from_ps,to_ps,count,cumulative";
 
 /// Maximum number of times to compare with; more would only use memory.
 const COMPARED: u128 = 1 << 24;
@@ -76,13 +86,19 @@ impl Times {
         let packed = import::read_file(&file)?;
         let bytes = import::unpacked(&name, &packed)?;
         match Series::of_bytes(&bytes, run)? {
-            Some(series) => Ok(Times(series.values_ps.into_iter().map(|time| (time, 1)).collect())),
+            Some(series) => {
+                let counts = series.values_ps.into_iter().map(|time| (time, 1)).collect();
+                Ok(Times { counts, from: None, unit_ps: 1 })
+            }
             None => Self::of_imported(&name, &bytes, run),
         }
     }
 
     /// The distribution, or the detours, in a file of another tool.
     pub fn of_imported(name: &str, bytes: &[u8], run: Option<usize>) -> Result<Times> {
+        if bytes.starts_with(BINS.as_bytes()) {
+            return Self::of_bins(&String::from_utf8_lossy(bytes));
+        }
         let imported = import::import_bytes(name, bytes, &ImportOptions::default());
         let runs = match imported {
             Ok(imported) => imported.runs,
@@ -103,28 +119,95 @@ impl Times {
             counts.extend(run.distribution.iter().map(|&(value, count)| (value, count, unit)));
             counts.extend(run.detours.iter().map(|&(_, length)| (length, 1, 1e3)));
         }
-        counts
+        let counts: Vec<(i64, u64)> = counts
             .into_iter()
             .map(|(value, count, unit)| Ok((whole_ps(value * unit)?, count)))
-            .collect::<Result<Vec<_>>>()
-            .map(Times)
+            .collect::<Result<_>>()?;
+        let only_bins = runs.iter().all(|run| run.detours.is_empty());
+        let from = runs.iter().flat_map(|run| &run.from);
+        let from: Vec<i64> = from.map(|&from| whole_ps(from * unit)).collect::<Result<_>>()?;
+        let from = (only_bins && from.len() == counts.len()).then_some(from);
+        Ok(Times { counts, from, unit_ps: unit as i64 })
+    }
+
+    /// The bins that `simulate exchange --csv` writes.
+    fn of_bins(text: &str) -> Result<Times> {
+        let (mut counts, mut from) = (Vec::new(), Vec::new());
+        for (number, row) in (1u64..).zip(text.lines()).skip(1).filter(|(_, row)| !row.is_empty()) {
+            let mut columns = row.split(',').map(|column| column.trim().parse::<i64>().ok());
+            let mut next = || columns.next().flatten();
+            match (next(), next(), next()) {
+                (Some(low), Some(high), Some(count))
+                    if 0 <= low && low < high && high <= LONGEST && count >= 0 =>
+                {
+                    counts.push((high - 1, count as u64));
+                    from.push(low);
+                }
+                _ => bail!("line {number}: expected {BINS}"),
+            }
+        }
+        Ok(Times { counts, from: Some(from), unit_ps: 1 })
     }
 
     /// Times and counts.
     pub fn counts(&self) -> &[(i64, u64)] {
-        &self.0
+        &self.counts
+    }
+
+    /// The bins of a histogram, in order. None if single values are known, or if bins overlap, as those of several
+    /// histograms in one file may.
+    pub fn bins(&self) -> Option<Vec<Atom>> {
+        let ends = self.from.as_ref()?.iter().zip(&self.counts);
+        let mut bins: Vec<Atom> =
+            ends.map(|(&low, &(high, count))| Atom { low, high, count }).collect();
+        bins.retain(|bin| bin.count > 0);
+        bins.sort_unstable_by_key(|bin| (bin.low, bin.high));
+        bins.dedup_by(|next, bin| {
+            let same = (next.low, next.high) == (bin.low, bin.high);
+            bin.count += if same { next.count } else { 0 };
+            same
+        });
+        let apart = bins.windows(2).all(|pair| pair[0].high < pair[1].low);
+        // What was rounded down belongs to the bin.
+        for at in 0..bins.len() {
+            let next = bins.get(at + 1).map_or(i64::MAX, |next| next.low);
+            bins[at].high = (bins[at].high + self.unit_ps - 1).min(next - 1).max(bins[at].high);
+        }
+        (apart && !bins.is_empty()).then_some(bins)
+    }
+
+    /// Kolmogorov-Smirnov distance to other times. Of a histogram, the shares are known at the ends of its bins, and
+    /// only these are compared.
+    pub fn distance(&self, times: &[i64]) -> Option<f64> {
+        let Some(bins) = self.bins() else { return ks_distance(times, &self.list()) };
+        let total: u64 = bins.iter().map(|bin| bin.count).sum();
+        if times.is_empty() {
+            return None;
+        }
+        let mut sorted = times.to_vec();
+        sorted.sort_unstable();
+        let share =
+            |end: i64| sorted.partition_point(|&time| time <= end) as f64 / sorted.len() as f64;
+        let (mut before, mut distance) = (0, 0.0f64);
+        for bin in bins {
+            for (end, count) in [(bin.low - 1, 0), (bin.high, bin.count)] {
+                before += count;
+                distance = distance.max((share(end) - before as f64 / total as f64).abs());
+            }
+        }
+        Some(distance)
     }
 
     pub fn sampler(&self) -> Result<Sampler> {
-        Ok(Sampler::of_counts(self.0.iter().copied())?)
+        Ok(Sampler::of_counts(self.counts.iter().copied())?)
     }
 
     /// Each time repeated by its count, scaled down in proportion if there are too many.
     pub fn list(&self) -> Vec<i64> {
-        let total: u128 = self.0.iter().map(|&(_, count)| u128::from(count)).sum();
+        let total: u128 = self.counts.iter().map(|&(_, count)| u128::from(count)).sum();
         let kept = total.min(COMPARED);
         let (mut list, mut so_far) = (Vec::new(), 0u128);
-        for &(time, count) in &self.0 {
+        for &(time, count) in &self.counts {
             so_far += u128::from(count);
             let length = so_far * kept / total.max(1);
             list.resize(length as usize, time);
@@ -304,9 +387,46 @@ mod tests {
         assert_eq!(read("time,length\n").unwrap(), None);
     }
 
+    /// What `simulate exchange` writes, read back: the distance is that of the times themselves.
+    #[test]
+    fn histograms_are_compared_at_the_ends_of_their_bins() {
+        use simulate::resample::Distribution;
+        let normal = |key, i| ::distribution::normal(random::draw(key, i));
+        let constant = vec![150_000_000; 1_000];
+        let noisy: Vec<i64> = (0..20_000u64)
+            .map(|i| 150_000_000 + i64::from(i % 20 == 3) * (2e6 * normal(1, i).exp()) as i64)
+            .collect();
+        let other: Vec<i64> = noisy.iter().map(|ps| ps + 300_000).collect();
+        for times in [&constant, &noisy] {
+            let all = Distribution::of(times).unwrap();
+            let (mut hlog, mut hgrm, mut csv) = (Vec::new(), Vec::new(), Vec::new());
+            Distribution::write_hlog(&[("exchange", &all)], &mut hlog).unwrap();
+            all.write_hgrm(&mut hgrm).unwrap();
+            all.write_csv(&mut csv).unwrap();
+            for (name, bytes) in [("z.hlog", hlog), ("z.hgrm", hgrm), ("z.csv", csv)] {
+                let read = Times::of_imported(name, &bytes, None).unwrap();
+                assert!(read.bins().is_some(), "{name}");
+                assert_eq!(read.distance(times), Some(0.0), "{name}");
+                // Every other time is beyond the bin of the shortest.
+                let apart = read.distance(&other).unwrap();
+                assert!((0.9..=1.0).contains(&apart), "{name}: {apart}");
+                let sum: u64 = read.counts().iter().map(|(_, count)| count).sum();
+                assert_eq!(sum, times.len() as u64, "{name}");
+                // The 128 ns of a bin, or those up to the next row.
+                let bins = read.bins().unwrap();
+                assert!((bins[0].low..=bins[0].high).contains(&150_000_000), "{name}: {bins:?}");
+                assert!(bins[0].high - bins[0].low < 150_000, "{name}: {bins:?}");
+            }
+        }
+        for bad in ["5,5,1,1", "1,2", "-1,2,3,1", "1,2,x,1"] {
+            let error = Times::of_bins(&format!("{BINS}\n{bad}\n")).unwrap_err();
+            assert!(error.to_string().starts_with("line 2"), "{error}");
+        }
+    }
+
     #[test]
     fn very_many_times_are_thinned_out_in_proportion() {
-        let times = Times(vec![(1, 3 << 40), (2, 1 << 40)]);
+        let times = Times { counts: vec![(1, 3 << 40), (2, 1 << 40)], from: None, unit_ps: 1 };
         let list = times.list();
         assert_eq!(list.len() as u128, COMPARED);
         assert_eq!(list.iter().filter(|&&time| time == 1).count() as u128, COMPARED / 4 * 3);

@@ -58,10 +58,11 @@ pub(super) fn read_log(text: &Text<'_>) -> Result<Vec<ImportedRun>, ImportError>
         }
     }
     if let Some(sum) = sum {
-        let filled = sum.iter_recorded();
-        run.distribution = filled
-            .map(|v| (v.value_iterated_to() as f64, v.count_since_last_iteration()))
-            .collect();
+        for bin in sum.iter_recorded() {
+            let to = bin.value_iterated_to();
+            run.distribution.push((to as f64, bin.count_since_last_iteration()));
+            run.from.push(sum.lowest_equivalent(to) as f64);
+        }
     }
     run.span_ns = spans.values().map(|(from, to)| (to - from).max(0.0)).sum::<f64>() * 1e9;
     run.remarks.push(DISTRIBUTION_ONLY.to_owned());
@@ -135,8 +136,33 @@ pub(super) fn read_percentiles(text: &Text<'_>) -> Result<Vec<ImportedRun>, Impo
             Err(why) => return Err(text.line_error(number, why, PERCENTILES)),
         }
     }
+    // A row counts what is above the row before it, even if that is several bins below.
+    let above = |value: f64| value + if value.fract() == 0.0 { 1.0 } else { 1e-3 };
+    let before = run.distribution.iter().map(|&(value, _)| above(value));
+    let first = run.distribution.first().map(|&(value, _)| first_from(value, &run.header));
+    run.from = first.into_iter().chain(before).take(run.distribution.len()).collect();
+    for (from, (value, _)) in run.from.iter_mut().zip(&run.distribution) {
+        *from = from.min(*value);
+    }
     run.remarks.push(DISTRIBUTION_ONLY.to_owned());
+    run.remarks.push(
+        "a percentile file has fewer rows than its histogram had bins: all that is between two rows counts with the \
+         upper one, so means and the time lost are too large by up to that distance (a .hlog file has all bins)"
+            .to_owned(),
+    );
     Ok(vec![run])
+}
+
+/// The lower end of the first bin, if the file says how many there are for every doubling.
+fn first_from(value: f64, header: &BTreeMap<String, String>) -> f64 {
+    let sub_buckets = header.get("SubBuckets").and_then(|text| text.parse::<u64>().ok());
+    let Some(half) = sub_buckets.map(|sub| sub / 2).filter(|half| *half > 0) else { return value };
+    let whole = value.max(0.0) as u64;
+    let mut width = 1u64;
+    while width <= whole / half / 2 {
+        width *= 2;
+    }
+    (whole / width * width) as f64
 }
 
 fn percentile_row(line: &str, last: Option<f64>, before: u64) -> Result<(f64, u64), String> {

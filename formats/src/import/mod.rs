@@ -62,6 +62,8 @@ pub struct ImportedRun {
     pub detours: Vec<(f64, f64)>,
     /// Length (nanoseconds) and count, ascending, for files that contain only a distribution.
     pub distribution: Vec<(f64, u64)>,
+    /// Of each of these, the smallest length that is counted with it: the lower end of its bin. As many.
+    pub from: Vec<f64>,
     /// Lines skipped under [`ImportOptions::lenient`].
     pub skipped_lines: u64,
     /// Remarks for readers of the results, as text.

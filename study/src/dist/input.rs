@@ -118,6 +118,9 @@ fn of_input<R: Read + Send>(
     }
     let times = Times::of_imported(name, &bytes, run)?;
     // Detours are in the order of time, a histogram has none.
+    if let Some(bins) = times.bins() {
+        return one("histogram", Sample::of_bins(bins));
+    }
     let counts = times.counts();
     if counts.iter().all(|(_, count)| *count == 1) {
         let values: Vec<i64> = counts.iter().map(|(value, _)| *value).collect();
