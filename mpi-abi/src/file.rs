@@ -147,7 +147,7 @@ pub struct ClockOffset {
 /// What could not be recorded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lost {
-    /// Events without room on the disk.
+    /// Events without room on the disk, or that could not be imported.
     pub no_space: u64,
     /// Requests, regions or other things for which a table had no room.
     pub table_full: u64,

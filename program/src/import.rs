@@ -4,6 +4,9 @@
 //! of the arguments are those of the table of calls. Every line is accounted for: imported, a call that is
 //! not recorded, a header, empty, or not understood.
 //!
+//! How many ranks the program has is the largest size of a communicator in any file: files of the last ranks may be
+//! missing. `MPI_COMM_WORLD` is the communicator of that size in which the ranks are those of the files.
+//!
 //! What such a trace does not hold cannot be imported: members of communicators other than
 //! `MPI_COMM_WORLD`, whether a test succeeded. Senders of
 //! receives from any source are inferred from the order of the messages with their tag. The clock difference in the headers
@@ -11,7 +14,7 @@
 //! the times of barriers show what is meant).
 
 use crate::hash::mix;
-use crate::open::open_file;
+use crate::open::{missing_ranges, open_file};
 use crate::write::{RankWriter, Ticks};
 use mpi_abi::{
     Abi, Actual, Anchor, Call, Clock, ClockOffset, CommunicatorDef, Entry, FileHeader, Lost,
@@ -23,6 +26,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
 /// Why traces cannot be imported.
 #[derive(Debug, thiserror::Error)]
@@ -37,19 +41,38 @@ pub enum ImportError {
          pmpi-trace-rank-0.txt)", .0.display()
     )]
     Nothing(PathBuf),
-    #[error("rank {rank} is missing from {} (found {found} files): copy its file", .dir.display())]
-    Missing { dir: PathBuf, rank: u32, found: usize },
+    #[error(
+        "{count} of {size} ranks are missing from {} ({ranks}{because}): copy their files, or import the others \
+         with --partial", .dir.display()
+    )]
+    Missing { dir: PathBuf, count: u32, size: u32, ranks: String, because: String },
+    #[error(
+        "{} of {} lines of {} cannot be parsed ({}): correct them, or import the others with --lenient",
+        .import.unknown, .import.lines, .dir.display(), .import.examples.join("; ")
+    )]
+    Lines { dir: PathBuf, import: Box<Import> },
     #[error("{} and {} are both of rank {rank}: remove one of them", .first.display(), .second.display())]
     Duplicate { rank: u32, first: PathBuf, second: PathBuf },
     #[error("refusing to overwrite {}", .0.display())]
     Exists(PathBuf),
 }
 
+/// Which incomplete traces are imported.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Accept {
+    /// Those with missing ranks.
+    pub partial: bool,
+    /// Those with lines that cannot be parsed, which count as lost calls.
+    pub lenient: bool,
+}
+
 /// What became of the lines of the traces.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Import {
-    /// Ranks.
+    /// Ranks that were imported.
     pub ranks: u32,
+    /// Ranks of `MPI_COMM_WORLD` whose files are missing, as ranges; empty if all are there.
+    pub missing: String,
     /// Lines of all files: the sum of the next five.
     pub lines: u64,
     /// Calls that were imported.
@@ -84,6 +107,8 @@ const MAX_EXAMPLES: usize = 10;
 const MAX_LINE: u64 = 1 << 20;
 /// Names of calls that are not recorded, at most.
 const MAX_NAMES: usize = 1000;
+/// Ranks of a communicator, at most; a line that claims more is not understood.
+const MAX_RANKS: i64 = 1 << 24;
 
 impl Import {
     fn add(&mut self, other: Import) {
@@ -126,7 +151,7 @@ fn is_trace(path: &Path) -> bool {
 }
 
 /// Imports the liballprof traces of a directory.
-pub fn import(path: &Path, out_dir: &Path) -> Result<Import, ImportError> {
+pub fn import(path: &Path, out_dir: &Path, accept: Accept) -> Result<Import, ImportError> {
     let read = |source| ImportError::Read { path: path.to_owned(), source };
     let write = |source| ImportError::Write { path: out_dir.to_owned(), source };
     let mut files: BTreeMap<u32, PathBuf> = BTreeMap::new();
@@ -142,37 +167,90 @@ pub fn import(path: &Path, out_dir: &Path) -> Result<Import, ImportError> {
     if files.is_empty() {
         return Err(ImportError::Nothing(path.to_owned()));
     }
-    let size = files.len() as u32;
-    if let Some(rank) = (0..size).find(|rank| !files.contains_key(rank)) {
-        return Err(ImportError::Missing { dir: path.to_owned(), rank, found: files.len() });
-    }
-    std::fs::create_dir_all(out_dir).map_err(write)?;
-    let parts: Vec<(Senders, u64)> = files
+    let scans: Vec<Scan> = files
         .par_iter()
         .map(|(rank, file)| {
             let read = |source| ImportError::Read { path: file.clone(), source };
-            senders(*rank, file).map_err(read)
+            Scan::read(*rank, file).map_err(read)
         })
         .collect::<Result<_, _>>()?;
+    let (size, because) = world_size(&files, &scans);
+    let missing = missing_ranges(files.keys().copied(), size);
+    if !missing.is_empty() && !accept.partial {
+        let (dir, count) = (path.to_owned(), size - files.len() as u32);
+        return Err(ImportError::Missing { dir, count, size, ranks: missing, because });
+    }
+    std::fs::create_dir_all(out_dir).map_err(write)?;
     // Another number for other contents: what was computed from a run is known by its number.
-    let run = parts.iter().fold(u64::from(size), |run, (_, contents)| mix(run, *contents));
+    let run = scans.iter().fold(u64::from(size), |run, scan| mix(run, scan.contents));
+    let worlds = worlds(&files, &scans, size);
     let mut known = Senders::new();
-    for (message, sent) in parts.into_iter().flat_map(|(senders, _)| senders) {
-        known.entry(message).or_default().extend(sent);
+    for (scan, world) in scans.into_iter().zip(&worlds) {
+        for ((handle, to, tag), sent) in scan.sends {
+            if Some(handle) == *world {
+                known.entry((to, tag)).or_default().extend(sent);
+            }
+        }
     }
     for sent in known.values_mut() {
         sent.sort_unstable();
     }
-    let done: Vec<Result<Import, ImportError>> = files
-        .par_iter()
-        .map(|(rank, file)| RankImport::run(*rank, size, run, file, out_dir, &known))
+    let ranks: Vec<(World, &PathBuf)> = files
+        .iter()
+        .zip(worlds)
+        .map(|((&rank, file), handle)| (World { rank, size, handle }, file))
         .collect();
-    let mut sum = Import::default();
+    let done: Vec<Result<Import, ImportError>> = ranks
+        .par_iter()
+        .map(|(world, file)| RankImport::run(world, run, file, out_dir, &known))
+        .collect();
+    let written: Vec<u32> =
+        files.keys().zip(&done).filter(|(_, done)| done.is_ok()).map(|(rank, _)| *rank).collect();
+    let mut sum = Import { missing, ..Import::default() };
     for one in done {
         sum.add(one?);
     }
+    if sum.unknown > 0 && !accept.lenient {
+        for rank in written {
+            let _ = std::fs::remove_file(out_dir.join(format!("rank-{rank}.mpi")));
+        }
+        return Err(ImportError::Lines { dir: path.to_owned(), import: Box::new(sum) });
+    }
     Ok(sum)
 }
+
+/// Ranks of the program: no communicator has more. Also which line says so.
+fn world_size(files: &BTreeMap<u32, PathBuf>, scans: &[Scan]) -> (u32, String) {
+    let last = files.keys().next_back().map_or(0, |last| last.saturating_add(1));
+    let largest = files.values().zip(scans).rev().max_by_key(|(_, scan)| scan.largest.0);
+    match largest {
+        Some((file, Scan { largest: (size, line), .. })) if *size > last => {
+            let name = file.file_name().unwrap_or_default().to_string_lossy();
+            (*size, format!("; {name}:{line} has a communicator of {size} ranks"))
+        }
+        _ => (last, String::new()),
+    }
+}
+
+/// The handle of `MPI_COMM_WORLD` in each file: of a communicator with all ranks, in which the rank is that of the
+/// file. A duplicate looks the same, so what all files have in common comes first.
+fn worlds(files: &BTreeMap<u32, PathBuf>, scans: &[Scan], size: u32) -> Vec<Option<i64>> {
+    let candidates: Vec<Vec<i64>> = files
+        .keys()
+        .zip(scans)
+        .map(|(rank, scan)| {
+            let is_world = |of: &&Triple| i64::from(of.rank) == i64::from(*rank) && of.size == size;
+            scan.communicators.iter().filter(is_world).map(|of| of.handle).collect()
+        })
+        .collect();
+    let everywhere = |handle: &&i64| candidates.iter().all(|those| those.contains(handle));
+    let common = || candidates.first().and_then(|first| first.iter().find(everywhere)).copied();
+    let common = Some(MPICH_WORLD).filter(|world| everywhere(&world)).or_else(common);
+    candidates.iter().map(|those| common.or(those.first().copied())).collect()
+}
+
+/// `MPI_COMM_WORLD` of the MPICH ABI.
+const MPICH_WORLD: i64 = 0x4400_0000;
 
 /// When which ranks sent messages to a rank with a tag, on `MPI_COMM_WORLD`.
 type Senders = HashMap<(i32, i32), Vec<(i64, u32)>>;
@@ -180,34 +258,69 @@ type Senders = HashMap<(i32, i32), Vec<(i64, u32)>>;
 /// Sends of a rank that are looked at; with more, wildcards remain.
 const MAX_SENDS: usize = 1 << 23;
 
-/// Who gets messages from a rank, and with which tags; and a number for the contents of the file.
-fn senders(rank: u32, path: &Path) -> io::Result<(Senders, u64)> {
-    let mut senders = Senders::new();
-    let preamble = Preamble::read(path)?;
-    let world = preamble.world;
-    let here = (preamble.difference.unwrap_or(0.0) * 1000.0) as i64;
-    let mut sends = 0;
-    let mut contents = 0;
-    let mut lines = Lines::open(path)?;
-    while let Some((_, line, _)) = lines.next()? {
-        contents = text_number(contents, line);
-        let mut parts: Vec<&str> = line.split(':').collect();
-        parts.pop();
-        let is_send = |call: &&Call| Some(&call.name()) == parts.first() && call.has(Role::Dest);
-        let Some(call) = Call::ALL.iter().take(25).find(is_send) else { continue };
-        let arguments = call.arguments().iter().copied().zip(parts.iter().skip(2).copied());
-        let fields = Fields { by_role: arguments.collect() };
-        let comm = fields.get(Role::Comm).and_then(|text| integer(text.split(',').next()?));
-        if let (Some(to), Some(tag)) = (fields.int(Role::Dest), fields.int(Role::Tag))
-            && comm == world
-            && sends < MAX_SENDS
-        {
-            sends += 1;
-            let at = parts.get(1).and_then(|text| nanoseconds(text)).unwrap_or(0) as i64;
-            senders.entry((to, tag)).or_default().push((at.saturating_add(here), rank));
+/// What has to be known about all files before the first is imported.
+#[derive(Default)]
+struct Scan {
+    /// A number for the contents of the file.
+    contents: u64,
+    /// In the order in which they appear.
+    communicators: Vec<Triple>,
+    /// Most ranks of a communicator, and the line that says so.
+    largest: (u32, u64),
+    /// As [`Senders`], by communicator.
+    sends: HashMap<(i64, i32, i32), Vec<(i64, u32)>>,
+}
+
+/// Communicators of a file that are looked at.
+const MAX_COMMUNICATORS: usize = 1 << 12;
+
+impl Scan {
+    fn read(rank: u32, path: &Path) -> io::Result<Scan> {
+        let mut scan = Scan::default();
+        let here = (Preamble::read(path)?.difference.unwrap_or(0.0) * 1000.0) as i64;
+        let mut sends = 0;
+        let mut lines = Lines::open(path)?;
+        while let Some((number, text, whole)) = lines.next()? {
+            scan.contents = text_number(scan.contents, text);
+            let Some(line) = Line::parse(text).filter(|_| whole) else { continue };
+            let Some(comm) = line.communicator() else { continue };
+            if comm.size > scan.largest.0 {
+                scan.largest = (comm.size, number);
+            }
+            if scan.communicators.len() < MAX_COMMUNICATORS && !scan.communicators.contains(&comm) {
+                scan.communicators.push(comm);
+            }
+            let (to, tag) = (line.fields.int(Role::Dest), line.fields.int(Role::Tag));
+            if let (Some(to), Some(tag)) = (to, tag)
+                && sends < MAX_SENDS
+            {
+                sends += 1;
+                let at = (line.begin as i64).saturating_add(here);
+                scan.sends.entry((comm.handle, to, tag)).or_default().push((at, rank));
+            }
+        }
+        Ok(scan)
+    }
+}
+
+/// A communicator as it is printed: its handle, the rank in it, its size.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Triple {
+    handle: i64,
+    rank: i32,
+    size: u32,
+}
+
+impl Triple {
+    fn parse(text: &str) -> Option<Triple> {
+        let numbers: Vec<i64> = text.split(',').map(integer).collect::<Option<_>>()?;
+        match numbers.as_slice() {
+            &[handle, rank, size] if 0 <= rank && rank < size && size <= MAX_RANKS => {
+                Some(Triple { handle, rank: rank as i32, size: size as u32 })
+            }
+            _ => None,
         }
     }
-    Ok((senders, contents))
 }
 
 /// Mixes a line into a number.
@@ -240,7 +353,14 @@ fn integer(text: &str) -> Option<i64> {
 struct Comm {
     number: u32,
     rank: i32,
+}
+
+/// What is known about a rank from all files.
+struct World {
+    rank: u32,
     size: u32,
+    /// Of `MPI_COMM_WORLD`, if the rank uses it.
+    handle: Option<i64>,
 }
 
 /// The import of one rank.
@@ -249,7 +369,7 @@ struct RankImport<'h> {
     sum: Import,
     rank: u32,
     size: u32,
-    comms: HashMap<i64, Comm>,
+    comms: HashMap<Triple, Comm>,
     /// Requests by the address of the variable.
     requests: HashMap<i64, u64>,
     next_request: u64,
@@ -302,10 +422,64 @@ impl<'a> Fields<'a> {
     }
 }
 
+/// Calls by name.
+static CALLS: LazyLock<HashMap<&'static str, Call>> =
+    LazyLock::new(|| Call::ALL.iter().map(|call| (call.name(), *call)).collect());
+
+/// A line that is a call.
+struct Line<'a> {
+    name: &'a str,
+    /// `None` if the call is not recorded.
+    call: Option<Call>,
+    begin: u64,
+    end: u64,
+    fields: Fields<'a>,
+    first: Option<&'a str>,
+}
+
+impl<'a> Line<'a> {
+    fn parse(line: &'a str) -> Option<Line<'a>> {
+        let mut parts: Vec<&str> = line.trim_end().split(':').collect();
+        let (name, end) = (parts.first().copied()?, parts.pop()?);
+        if !name.starts_with("MPI_") || parts.len() < 2 {
+            return None;
+        }
+        let begin = parts.get(1).copied().unwrap_or("-");
+        // MPI_Init has no start, MPI_Finalize no end.
+        let (begin, end) = match (nanoseconds(begin), nanoseconds(end)) {
+            (Some(begin), Some(end)) if begin <= end => (begin, end),
+            (Some(begin), None) if end.trim() == "-" => (begin, begin),
+            (None, Some(end)) if begin.trim() == "-" => (end, end),
+            _ => return None,
+        };
+        let arguments = parts.get(2..).unwrap_or(&[]);
+        let first = arguments.first().copied();
+        let Some(&call) = CALLS.get(name) else {
+            return Some(Line { name, call: None, begin, end, fields: Fields::default(), first });
+        };
+        let roles = call.arguments();
+        if arguments.len() != roles.len() && roles.iter().any(|role| *role != Role::Other) {
+            return None;
+        }
+        let by_role = roles
+            .iter()
+            .copied()
+            .zip(arguments.iter().copied())
+            .filter(|(role, _)| *role != Role::Other);
+        let fields = Fields { by_role: by_role.collect() };
+        Some(Line { name, call: Some(call), begin, end, fields, first })
+    }
+
+    /// The communicator of the call, also of those that are not recorded (`MPI_Comm_rank`).
+    fn communicator(&self) -> Option<Triple> {
+        let unrecorded = || self.first.filter(|_| self.name.starts_with("MPI_Comm_"));
+        Triple::parse(self.fields.get(Role::Comm).or_else(unrecorded)?)
+    }
+}
+
 impl RankImport<'_> {
     fn run(
-        rank: u32,
-        size: u32,
+        &World { rank, size, handle: world_handle }: &World,
         run: u64,
         path: &Path,
         out_dir: &Path,
@@ -313,6 +487,7 @@ impl RankImport<'_> {
     ) -> Result<Import, ImportError> {
         let read = |source| ImportError::Read { path: path.to_owned(), source };
         let preamble = Preamble::read(path).map_err(read)?;
+        let mpich = world_handle.is_some_and(|handle| handle as u32 >> 24 == 0x44);
         let start = Anchor { ticks: preamble.start, ns: preamble.start };
         let offset = |at: u64, diff: Option<f64>| match diff {
             Some(us) => ClockOffset {
@@ -329,7 +504,7 @@ impl RankImport<'_> {
             world_size: size,
             local_rank: 0,
             local_size: 1,
-            abi: if preamble.mpich { Abi::Mpich } else { Abi::OpenMpi },
+            abi: if mpich { Abi::Mpich } else { Abi::OpenMpi },
             clock: Clock::Monotonic,
             thread_level: 0,
             pid: 0,
@@ -368,7 +543,7 @@ impl RankImport<'_> {
             found: HashMap::new(),
             senders,
             received: HashMap::new(),
-            mpich: preamble.mpich,
+            mpich,
             last: preamble.start,
         };
         let world = CommunicatorDef {
@@ -382,8 +557,9 @@ impl RankImport<'_> {
         };
         let members: Vec<i32> = (0..size as i32).collect();
         import.writer.communicator(0, preamble.start, &world, &members).map_err(write)?;
-        if let Some(handle) = preamble.world {
-            import.comms.insert(handle, Comm { number: 0, rank: rank as i32, size });
+        let rank = rank as i32;
+        if let Some(handle) = world_handle {
+            import.comms.insert(Triple { handle, rank, size }, Comm { number: 0, rank });
         }
         let mut end_difference = None;
         let mut lines = Lines::open(path).map_err(read)?;
@@ -398,6 +574,7 @@ impl RankImport<'_> {
                 import.sum.empty += 1;
             } else if !whole || import.line(line).map_err(write)?.is_none() {
                 import.sum.unknown += 1;
+                import.writer.lost(0, import.last, 1).map_err(write)?;
                 if import.sum.examples.len() < MAX_EXAMPLES {
                     let start: String = line.chars().take(80).collect();
                     let name = path.file_name().unwrap_or_default().to_string_lossy();
@@ -407,45 +584,23 @@ impl RankImport<'_> {
         }
         let last = import.last;
         import.writer.header_mut().offset_end = offset(last, end_difference);
+        import.writer.header_mut().lost.no_space = import.sum.unknown;
         import.writer.finish(last).map_err(write)?;
         Ok(import.sum)
     }
 
     /// One call. `None` if the line is not understood.
     fn line(&mut self, line: &str) -> io::Result<Option<()>> {
-        let mut parts: Vec<&str> = line.trim_end().split(':').collect();
-        let (Some(name), Some(end)) = (parts.first().copied(), parts.pop()) else {
+        let Some(Line { name, call, begin, end, fields, .. }) = Line::parse(line) else {
             return Ok(None);
         };
-        if !name.starts_with("MPI_") || parts.len() < 2 {
-            return Ok(None);
-        }
-        let begin = parts.get(1).copied().unwrap_or("-");
-        // MPI_Init has no start, MPI_Finalize no end.
-        let (begin, end) = match (nanoseconds(begin), nanoseconds(end)) {
-            (Some(begin), Some(end)) => (begin, end),
-            (Some(begin), None) if end.trim() == "-" => (begin, begin),
-            (None, Some(end)) if begin.trim() == "-" => (end, end),
-            _ => return Ok(None),
-        };
-        let Some(&call) = Call::ALL.iter().find(|call| call.name() == name) else {
+        let Some(call) = call else {
             self.sum.unrecorded += 1;
             let names = &mut self.sum.unrecorded_calls;
             let name = if names.len() < MAX_NAMES { name } else { "others" };
             *names.entry(name.to_owned()).or_default() += 1;
             return Ok(Some(()));
         };
-        let arguments = parts.get(2..).unwrap_or(&[]);
-        let roles = call.arguments();
-        if arguments.len() != roles.len() && roles.iter().any(|role| *role != Role::Other) {
-            return Ok(None);
-        }
-        let by_role = roles
-            .iter()
-            .copied()
-            .zip(arguments.iter().copied())
-            .filter(|(role, _)| *role != Role::Other);
-        let fields = Fields { by_role: by_role.collect() };
         let Some(()) = self.event(call, &fields, begin, end)? else { return Ok(None) };
         self.sum.events += 1;
         *self.sum.calls.entry(name.to_owned()).or_default() += 1;
@@ -550,24 +705,18 @@ impl RankImport<'_> {
 
     /// The communicator in `handle,rank,size`, defined if it is new.
     fn comm(&mut self, text: &str, now: u64) -> io::Result<Option<&Comm>> {
-        let mut numbers = text.split(',').map(integer);
-        let (Some(Some(handle)), Some(Some(rank)), Some(Some(size))) =
-            (numbers.next(), numbers.next(), numbers.next())
-        else {
-            return Ok(None);
-        };
-        if !self.comms.contains_key(&handle) {
+        let Some(triple) = Triple::parse(text) else { return Ok(None) };
+        // A handle may be used again for another communicator.
+        if !self.comms.contains_key(&triple) {
+            let Triple { handle, rank, size } = triple;
             let number = self.sum.communicators as u32 + 2;
-            let (rank, size) = (rank as i32, size.clamp(0, i64::from(i32::MAX)) as u32);
-            self.comms.insert(handle, Comm { number, rank, size });
+            self.comms.insert(triple, Comm { number, rank });
             self.sum.communicators += 1;
+            let of_rank = mix(0x1a11, u64::from(self.rank) << 32 | u64::from(self.size));
             let def = CommunicatorDef {
                 number,
                 // Handles say nothing about the communicator of another rank.
-                key: mix(
-                    mix(0x1a11, u64::from(self.rank) << 32 | u64::from(self.size)),
-                    handle as u64,
-                ),
+                key: mix(mix(of_rank, handle as u64), (rank as u64) << 32 | u64::from(size)),
                 parent: None,
                 rank,
                 size,
@@ -576,7 +725,7 @@ impl RankImport<'_> {
             };
             self.writer.communicator(0, now, &def, &[])?;
         }
-        Ok(self.comms.get(&handle).filter(|comm| comm.size > 0))
+        Ok(self.comms.get(&triple))
     }
 
     /// The requests of a call, by the addresses of their variables.
@@ -693,9 +842,6 @@ struct Preamble {
     host: String,
     difference: Option<f64>,
     start: u64,
-    mpich: bool,
-    /// Handle of `MPI_COMM_WORLD`: the first one that a call is given.
-    world: Option<i64>,
 }
 
 impl Preamble {
@@ -715,25 +861,10 @@ impl Preamble {
                 continue;
             }
             let parts: Vec<&str> = line.split(':').collect();
-            if preamble.start == 0 {
-                let times = [parts.get(1), parts.last()];
-                let first = times.into_iter().flatten().find_map(|text| nanoseconds(text));
-                preamble.start = first.unwrap_or(0);
-            }
-            let comm = parts.iter().skip(2).find_map(|part| {
-                let numbers: Vec<i64> = part.split(',').map(integer).collect::<Option<_>>()?;
-                match numbers.as_slice() {
-                    [handle, rank, size] if rank < size => Some(*handle),
-                    _ => None,
-                }
-            });
-            // A datatype looks like a communicator, but calls on one alone come first.
-            if comm.is_some() && parts.len() <= 5 {
-                preamble.world = comm;
-                preamble.mpich = comm.is_some_and(|handle| handle as u32 >> 24 == 0x44);
-                break;
-            }
-            if number > 10_000 {
+            let times = [parts.get(1), parts.last()];
+            let first = times.into_iter().flatten().find_map(|text| nanoseconds(text));
+            preamble.start = first.unwrap_or(0);
+            if preamble.start > 0 || number > 10_000 {
                 break;
             }
         }

@@ -30,7 +30,7 @@ pub use chunks::{Arena, CallMoment, Damage, Moment, Span, What};
 pub use clock::{Clocks, HostClock, HostCorrection};
 pub use engine::ReadError;
 pub use hash::{FastMap, fast_map};
-pub use import::{Import, ImportError, import};
+pub use import::{Accept, Import, ImportError, import};
 pub use kinds::{Failure, Kind, Meaning, Shape, Total, is_of_buffer, meanings, operation_name};
 pub use matching::{LATE_RECEIVER_BYTES, Tie};
 pub use merge::{MergeError, MergedRun, leftovers, merge};

@@ -358,12 +358,16 @@ fn assemble(dir: &Path, mut parsed: Vec<Parsed>) -> Result<Program, OpenError> {
     Ok(program)
 }
 
-/// `3, 7-9, …`: at most ten ranges, without a list as long as the claimed size.
+/// The ranks that are missing from a program.
 pub(crate) fn missing_ranks(program: &Program) -> String {
+    missing_ranges(program.ranks.iter().map(|rank| rank.rank), program.size)
+}
+
+/// `3, 7-9, …`: at most ten ranges, without a list as long as the claimed size. The ranks that are present ascend.
+pub(crate) fn missing_ranges(present: impl Iterator<Item = u32>, size: u32) -> String {
     let mut ranges = Vec::new();
     let mut next = 0u32;
-    let ends = program.ranks.iter().map(|rank| rank.rank).chain([program.size]);
-    for end in ends {
+    for end in present.chain([size]) {
         match end.saturating_sub(next) {
             0 => {}
             1 => ranges.push(next.to_string()),

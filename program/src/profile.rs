@@ -181,7 +181,7 @@ pub struct Collector {
 /// What is missing from the trace or could not be joined.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct LostSums {
-    /// Events: without room on the disk, or in damaged chunks.
+    /// Events: without room on the disk, in damaged chunks, or of imported lines that could not be parsed.
     pub events: u64,
     /// Chunks that are damaged or gone.
     pub chunks: u64,

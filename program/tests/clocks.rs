@@ -343,7 +343,7 @@ fn an_import_with_another_clock_difference_is_another_run() {
             std::fs::write(text.join(format!("trace-{rank}.txt")), lines).unwrap();
             let _ = std::fs::remove_file(out.join(format!("rank-{rank}.mpi")));
         }
-        program::import(&text, &out).unwrap();
+        program::import(&text, &out, program::Accept::default()).unwrap();
         let program = open(&out).unwrap();
         let profile = profile(&program, 1).unwrap();
         assert!(out.join("clocks.json").exists());

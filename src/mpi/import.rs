@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::{Result, bail};
 use clap::Args;
-use program::Import;
+use program::{Accept, Import};
 
 use crate::output;
 
@@ -15,6 +15,12 @@ pub struct Options {
     /// New directory for the traces
     #[arg(short, long, value_name = "DIR")]
     output: PathBuf,
+    /// Also import runs with missing ranks
+    #[arg(long)]
+    partial: bool,
+    /// Skip lines that cannot be parsed; they count as lost calls
+    #[arg(long)]
+    lenient: bool,
     /// Machine-readable output
     #[arg(long)]
     json: bool,
@@ -27,14 +33,15 @@ pub fn run(options: &Options) -> Result<()> {
             options.path.display()
         );
     }
-    let imported = program::import(&options.path, &options.output)?;
+    let accept = Accept { partial: options.partial, lenient: options.lenient };
+    let imported = program::import(&options.path, &options.output, accept)?;
     output::print(&imported, options.json, |imported, _| said(imported))?;
     output::say_written(&options.output);
     Ok(())
 }
 
 fn said(imported: &Import) -> String {
-    let Import { ranks, lines, events, unrecorded, unknown, .. } = imported;
+    let Import { ranks, missing, lines, events, unrecorded, unknown, .. } = imported;
     let mut text = format!("{ranks} ranks, {lines} lines: {events} calls imported");
     if *unrecorded > 0 {
         text += &format!(", {unrecorded} unsupported calls skipped");
@@ -43,6 +50,9 @@ fn said(imported: &Import) -> String {
         text += &format!(", {unknown} lines that cannot be parsed");
     }
     text.push('\n');
+    if !missing.is_empty() {
+        text += &format!("missing ranks: {missing}\n");
+    }
     if imported.communicators > 0 {
         text += "These traces lack the members of communicators: programs that use any but \
                  MPI_COMM_WORLD can be reported, but not simulated.\n";
