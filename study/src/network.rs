@@ -107,10 +107,32 @@ struct Measured {
     pieces: Vec<Piece>,
 }
 
+impl Measured {
+    /// The first key without a number: TOML has `nan`, which would be rounded to 0.
+    fn nan(&self) -> Option<&'static str> {
+        let of_all = [
+            ("L_us", self.L_us),
+            ("os_us", self.os_us),
+            ("or_us", self.or_us),
+            ("g_us", self.g_us),
+            ("G_ns_per_B", self.G_ns_per_B),
+            ("O_ns_per_B", self.O_ns_per_B),
+        ];
+        let of_pieces = self.pieces.iter().flat_map(|piece| {
+            [("pieces.fixed_us", piece.fixed_us), ("pieces.ns_per_B", piece.ns_per_byte)]
+        });
+        of_all.into_iter().chain(of_pieces).find(|(_, value)| value.is_nan()).map(|(key, _)| key)
+    }
+}
+
 fn measured(path: &Path) -> Result<Measured> {
     let named = || format!("cannot read a network from {}", path.display());
     let text = std::fs::read_to_string(path).with_context(named)?;
-    toml::from_str(&text).with_context(named)
+    let measured: Measured = toml::from_str(&text).with_context(named)?;
+    if let Some(key) = measured.nan() {
+        bail!("cannot read a network from {}: {key} is not a number", path.display());
+    }
+    Ok(measured)
 }
 
 /// What the bytes of messages cost by their size; None if all sizes are on one straight line.
@@ -226,6 +248,17 @@ mod tests {
         assert_eq!(parse(&describe(&by_size)).unwrap(), by_size);
         std::fs::write(&file, format!("{text}{pieces}").replace("4097", "4000")).unwrap();
         assert!(parse(name).unwrap_err().contains("pieces out of order"));
+        for line in text.lines().filter(|line| !line.contains("S_B") && !line.contains('[')) {
+            let (key, _) = line.split_once(" = ").unwrap();
+            std::fs::write(&file, text.replace(line, &format!("{key} = nan"))).unwrap();
+            let read = parse(name);
+            match key {
+                "residual_pct" => assert_eq!(read, Ok(given)),
+                _ => assert!(read.unwrap_err().contains(&format!("{key} is not a number"))),
+            }
+        }
+        std::fs::write(&file, format!("{text}{pieces}").replace("= 6.0", "= nan")).unwrap();
+        assert!(parse(name).unwrap_err().contains("pieces.fixed_us is not a number"));
         for bad in ["", "L_us = -1\nos_us = 0\nor_us = 0\n", "L_us = 1e300\nos_us = 0\nor_us = 0\n"]
         {
             std::fs::write(&file, bad).unwrap();
