@@ -353,6 +353,24 @@ fn a_gain_is_the_same_figure_in_table_advice_and_json() {
 }
 
 #[test]
+fn diff_does_not_bundle_what_one_recording_cannot_bundle() {
+    // The older of the two fixtures lacks the causes of timers.
+    let pair = ["diff", "fixtures/two-cpus.detour", "fixtures/demo.detour", "--ranks", "4"];
+    let value = json(&[&pair[..], &["--runs", "2"]].concat());
+    let warnings = value["compared"]["warnings"].to_string();
+    assert!(warnings.contains("The recording before lacks the causes"), "{warnings}");
+    let rows = value["rows"].as_array().unwrap();
+    for name in ["fakemond", "hrtimer: hrtimer_wakeup"] {
+        let row =
+            rows.iter().find(|row| row["name"] == name).unwrap_or_else(|| panic!("no {name}"));
+        let of_source = source(&value, name);
+        for side in ["before", "after"] {
+            assert_eq!(row[side]["count"], of_source[side]["count"], "{name} {side}");
+        }
+    }
+}
+
+#[test]
 fn diff_refuses_what_cannot_be_compared() {
     let attributed = recording("cmp-node.detour", Mode::Attributed, 2, 2, &NODE);
     let program = recording("cmp-program.detour", Mode::Program, 2, 2, &NODE);

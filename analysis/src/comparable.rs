@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 use thiserror::Error;
 use trace::{
-    Lane, Mode,
+    Lane, Mode, Source,
     cpulist::{self, CpuSet},
 };
 
@@ -39,6 +39,8 @@ pub struct Part {
     lanes: Option<Vec<bool>>,
     /// Shorter detours, and records outside detours, are excluded; 0 to exclude none.
     pub shortest_ns: u64,
+    /// What processes make the kernel do has rows of its own.
+    pub without_causes: bool,
 }
 
 impl Part {
@@ -79,7 +81,24 @@ pub fn scope(before: &Contents<'_>, after: &Contents<'_>) -> Result<Scope, Incom
         scope.before.shortest_ns = shortest.ceil() as u64;
         scope.after.shortest_ns = scope.before.shortest_ns;
     }
+    for (when, one, other) in [("before", before, after), ("after", after, before)] {
+        if lacks_causes(one.sources, other.sources) {
+            (scope.before.without_causes, scope.after.without_causes) = (true, true);
+            scope.warnings.push(format!(
+                "The recording {when} lacks the causes of kernel work: in both, processes are compared without \
+                 their timers and interrupts, which have rows of their own."
+            ));
+        }
+    }
     Ok(scope)
+}
+
+/// Whether a recording without causes has a source that the other one attributes to a process.
+fn lacks_causes(one: &[Source], other: &[Source]) -> bool {
+    let caused = || other.iter().filter(|source| source.cause.is_some());
+    let kinds: BTreeSet<_> = caused().map(|source| (source.class, source.name.as_str())).collect();
+    one.iter().all(|source| source.cause.is_none())
+        && one.iter().any(|source| kinds.contains(&(source.class, source.name.as_str())))
 }
 
 /// Why recordings of these two modes cannot be compared.
@@ -277,6 +296,41 @@ mod tests {
                     a == b || [(ProbeOnly, Imported), (Imported, ProbeOnly)].contains(&(a, b));
                 assert_eq!(found.is_ok(), alike, "{a} and {b}");
             }
+        }
+    }
+
+    #[test]
+    fn causes_that_one_recording_lacks_are_ignored_in_both() {
+        let source = |name: &str, cause: Option<&str>| Source {
+            class: trace::Class::Timer,
+            name: name.into(),
+            cause: cause.map(|process| trace::Cause {
+                process: process.into(),
+                unit: None,
+                own: false,
+                program: false,
+            }),
+            unit: None,
+            detail: None,
+            pids: Vec::new(),
+            own: false,
+            program: false,
+            policy: None,
+        };
+        let manifest = manifest(Mode::Attributed, &[0], 180.0);
+        let between = |before: &[Source], after: &[Source]| {
+            let of = |sources| Contents { sources, ..of(&manifest) };
+            scope(&of(before), &of(after)).unwrap()
+        };
+        let new = [source("tick", None), source("hrtimer_wakeup", Some("daemon"))];
+        let old = [source("tick", None), source("hrtimer_wakeup", None)];
+        for (found, when) in [(between(&old, &new), "before"), (between(&new, &old), "after")] {
+            assert!(found.before.without_causes && found.after.without_causes);
+            assert!(found.warnings[0].starts_with(&format!("The recording {when} lacks")));
+        }
+        // A node on which no process set a timer lacks nothing.
+        for quiet in [&old[..1], &new] {
+            assert_eq!(between(quiet, &new), Scope::default());
         }
     }
 

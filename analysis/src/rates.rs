@@ -114,7 +114,7 @@ impl RateCounter {
             threads: (contents.manifest.mode == Mode::Program).then(Threads::new),
             rows: Rows::default(),
             cells: Vec::new(),
-            table: Table::new(by, contents),
+            table: Table::new(by, contents, part),
             outside_names: trace::outside_names(contents.manifest, contents.trailer),
             outside: [empty.clone(), empty.clone()],
             detours: empty.clone(),
@@ -244,6 +244,7 @@ impl RateCounter {
 /// The rows asked for.
 struct Table {
     by: By,
+    without_causes: bool,
     groups: Groups,
     /// For each source, unless that depends on the CPU.
     of_source: Vec<Option<usize>>,
@@ -254,9 +255,10 @@ struct Table {
 }
 
 impl Table {
-    fn new(by: By, contents: &Contents<'_>) -> Table {
+    fn new(by: By, contents: &Contents<'_>, part: &Part) -> Table {
         Table {
             by,
+            without_causes: part.without_causes,
             groups: Groups::default(),
             of_source: Vec::new(),
             of_cpu: HashMap::new(),
@@ -267,7 +269,10 @@ impl Table {
 
     fn extend(&mut self, sources: &[Source]) {
         for source in sources.iter().skip(self.of_source.len()) {
-            let key = self.by.key(source);
+            let key = match self.without_causes {
+                true => self.by.key(&Source { cause: None, ..source.clone() }),
+                false => self.by.key(source),
+            };
             self.of_source.push(key.map(|key| self.groups.number(key)));
         }
     }
