@@ -31,7 +31,7 @@ pub struct Options {
     #[arg(short, long, value_name = "DIR", default_value = "detour-replay")]
     output: PathBuf,
     /// Change the program first: scale REGION 0.5, balance REGION, drop REGION, drop tag 17, drop MPI_CALL, resize
-    /// tag 17 0.25, nonblocking REGION; a REGION can be `after MPI_CALL`; may be repeated
+    /// tag 17 0.25, nonblocking REGION; scale and balance also take `after MPI_CALL` as REGION; may be repeated
     #[arg(long = "if", value_name = "HYPOTHESIS", value_parser = hypotheses::parse)]
     questions: Vec<Question>,
     /// MPI_Waitany, MPI_Waitsome and tests complete the same requests as in the trace, not those

@@ -47,7 +47,7 @@ pub struct Options {
     deterministic: bool,
     /// Compare with a changed program: scale REGION 0.5, balance REGION, drop REGION, drop tag 17,
     /// drop MPI_CALL, resize tag 17 0.25, map RULES, nonblocking REGION, net-scale 10, without
-    /// SOURCE, or auto for all of these; a REGION can be `after MPI_CALL`; may be repeated
+    /// SOURCE, or auto for all of these; scale and balance also take `after MPI_CALL` as REGION; may be repeated
     #[arg(long = "if", value_name = "HYPOTHESIS", value_parser = hypotheses::parse, conflicts_with = "shard")]
     questions: Vec<hypotheses::Question>,
     /// Show how the time depends on L, o, g and G, the range in which that holds, and on each source of noise

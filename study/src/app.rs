@@ -135,7 +135,8 @@ pub struct Sweep {
     pub knees: Vec<SeriesKnee>,
     /// What each `--if` changes, the largest gain first at each rank count.
     pub hypotheses: Vec<Tried>,
-    /// What `--if auto` did not try, because the program could not end.
+    /// What was not tried: changes of `--if auto` under which the program could not end, and all changes together if
+    /// one of them removes what another is about.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub refused: Vec<Refused>,
     /// How the time without noise depends on the network, if asked for.
@@ -1185,7 +1186,9 @@ impl<'a> Simulation<'a> {
                         if error.is::<application::HypothesisError>()
                             || error.is::<CannotEnd>() =>
                     {
-                        self.work.watch.remark(&format!("cannot combine all changes: {error:#}"));
+                        let reason = self.apart(base.ranks, &questions, &error)?;
+                        let text = "all together".to_owned();
+                        refused.push(Refused { text, ranks: base.ranks, reason });
                     }
                     Err(error) => return Err(error.context("all together")),
                 }
@@ -1193,6 +1196,25 @@ impl<'a> Simulation<'a> {
             effects.extend(of_point);
         }
         Ok((effects, refused))
+    }
+
+    /// Why changes that are possible one by one cannot be combined.
+    fn apart(&self, ranks: u64, questions: &[Question], error: &anyhow::Error) -> Result<String> {
+        if let Some(CannotEnd(why)) = error.downcast_ref() {
+            return Ok(why.clone());
+        }
+        let own = self.program.at(ranks)?;
+        let fails = |many: &usize| {
+            questions.get(..*many).is_some_and(|first| self.changed(&own, first).is_err())
+        };
+        let last = (1..=questions.len()).find(fails);
+        let text = last.and_then(|many| questions.get(many - 1)).map(|question| &question.text);
+        Ok(match text {
+            Some(text) => {
+                format!("an earlier change removed what '{text}' is about: {}", in_words(error))
+            }
+            None => in_words(error),
+        })
     }
 
     /// The program of the first series.

@@ -64,7 +64,7 @@ pub struct Tried {
     pub note: Option<String>,
 }
 
-/// A change that was not tried: one of `--if auto` under which the program could not end.
+/// A change that was not tried: one of `--if auto` under which the program could not end, or all together.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Refused {
     pub text: String,
@@ -93,7 +93,7 @@ pub(crate) fn note(application: &Application, hypothesis: &Hypothesis) -> Option
 
 const EXPECTED: &str = "expected scale REGION 0.5, balance REGION, drop REGION, drop tag 17, drop MPI_CALL, \
                         resize tag 17 0.25, map RULES, nonblocking REGION, net-scale 10, without SOURCE, or \
-                        auto; a REGION can also be `after MPI_CALL`";
+                        auto; scale and balance also take `after MPI_CALL` as REGION";
 
 pub fn parse(text: &str) -> Result<Question, String> {
     let wrong = || format!("'{text}' is not a hypothesis ({EXPECTED})");
@@ -119,6 +119,12 @@ pub fn parse(text: &str) -> Result<Question, String> {
             return Err(format!(
                 "'{text}': computation after a call cannot be dropped: use scale {} 0",
                 words[1..].join(" ")
+            ));
+        }
+        ["nonblocking", "after", _] => {
+            return Err(format!(
+                "'{text}': computation after a call posts no receives: use the name of a region (scale and balance \
+                 also take `after MPI_CALL`)"
             ));
         }
         ["drop", ref name @ ..] if !name.is_empty() => {

@@ -207,6 +207,38 @@ fn an_impossible_question_of_auto_does_not_cost_the_others_their_answers() {
 }
 
 #[test]
+fn changes_that_cannot_be_combined_are_answered_one_by_one() {
+    let dir = traced(2, |rank, made| {
+        let peer = 1 - rank as i32;
+        match rank {
+            0 => call(made, Call::Send, peer, 7, [100, 110]),
+            _ => call(made, Call::Recv, peer, 7, [90, 112]),
+        }
+        200 * US
+    });
+    let sweep = asked(&dir, &["drop MPI_Send", "drop MPI_Recv"], &[2]).0.unwrap();
+    let mut answered: Vec<&str> =
+        sweep.hypotheses.iter().map(|tried| tried.text.as_str()).collect();
+    answered.sort_unstable();
+    assert_eq!(answered, ["drop MPI_Recv", "drop MPI_Send"]);
+    let [refused] = &sweep.refused[..] else { panic!("{:?}", sweep.refused) };
+    assert_eq!((refused.text.as_str(), refused.ranks), ("all together", 2));
+    assert_eq!(
+        refused.reason,
+        "an earlier change removed what 'drop MPI_Recv' is about: the program does not call MPI_Recv"
+    );
+}
+
+#[test]
+fn after_a_call_is_refused_where_it_is_no_region() {
+    for text in ["nonblocking after MPI_Send", "drop after MPI_Send"] {
+        let said = hypotheses::parse(text).unwrap_err();
+        assert!(said.contains("computation after a call"), "{said}");
+    }
+    assert!(hypotheses::parse("balance after MPI_Send").is_ok());
+}
+
+#[test]
 fn a_region_of_one_rank_cannot_be_balanced_which_is_said() {
     let dir = wild();
     let sweep = asked(&dir, &["balance work", "balance after MPI_Init"], &[3]).0.unwrap();
