@@ -8,6 +8,7 @@ use anyhow::Result;
 use clap::Args;
 use study::{
     advice::Advice,
+    decision,
     load::Load,
     whatif::{Further, Request, ask, open_attributed},
 };
@@ -27,7 +28,7 @@ pub struct Options {
     #[command(flatten)]
     workload: workload::Options,
     /// Paired runs with and without each source
-    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=1 << 24))]
+    #[arg(long, default_value_t = decision::RUNS, value_parser = clap::value_parser!(u64).range(1..=1 << 24))]
     runs: u64,
     /// Also remove these sources together: a name, unit or class; may be repeated
     #[arg(long, value_name = "SOURCE")]

@@ -29,7 +29,7 @@ pub fn decision(decision: &Decision, options: Options) -> String {
             let title = [title].into_iter().chain(beyond).chain(reserves(decision));
             let title = title.collect::<Vec<_>>().join(" ");
             parts.push(style.title(&wrap(&title, style.width, "")));
-            parts.push(wrap(&job_said(job), style.width, ""));
+            parts.push(wrap(&job_said(job, decision.job_runs), style.width, ""));
             parts.extend(actions_beside(&decision.actions, &decision.load, options));
         }
         _ => {
@@ -135,12 +135,13 @@ fn times(n: u64) -> String {
 }
 
 /// `The job: 100 times allreduce of 8 B after 1.00 ms of compute, 2 ranks per node, network L=1.9us,...`
-pub(crate) fn job_said(job: &Job) -> String {
+pub(crate) fn job_said(job: &Job, runs: Option<u64>) -> String {
     let nodes = match job.ranks_per_node {
         Some(ranks) if ranks > 1 => format!(", {ranks} ranks per node"),
         _ => String::new(),
     };
-    format!("The job: {}{nodes}, network {}", safe(&job.text), safe(&job.net))
+    let runs = runs.map_or_else(String::new, |runs| format!("; median of {}", plural(runs, "run")));
+    format!("The job: {}{nodes}, network {}{runs}", safe(&job.text), safe(&job.net))
 }
 
 /// `7 % longer than`, or `18.7 times as long as`.

@@ -23,7 +23,8 @@ use crate::{
     workload::{self, Job},
 };
 
-/// Paired runs per question, and processes asked about: enough to rank what matters, in seconds.
+/// Paired runs per question, of all commands that ask, so that they agree; and processes asked about: enough to rank
+/// what matters, in seconds.
 pub const RUNS: u64 = 12;
 const TOP: usize = 8;
 /// More than this many per second and lane would leave the simulated job hardly any time.
@@ -51,6 +52,8 @@ pub struct Decision {
     pub job: Option<Job>,
     /// Its time with the noise of the recording, and without any.
     pub job_time: Option<Baseline>,
+    /// Paired runs that its time and all gains come from. Null if none was simulated.
+    pub job_runs: Option<u64>,
     /// What to do first: at most three, largest gain first; empty if nothing is worth doing.
     pub actions: Vec<Action>,
     /// What no process or kernel source of this node explains, largest gain first: nothing here can
@@ -174,6 +177,7 @@ pub fn decide(
             decision.load = asked.load;
             decision.actions = asked.actions;
             decision.job = Some(asked.parts);
+            decision.job_runs = Some(asked.runs);
             decision.job_time = Some(asked.baseline);
             decision.job_remarks = asked.remarks;
         }

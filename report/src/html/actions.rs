@@ -51,7 +51,7 @@ pub(super) fn actions(decision: &Decision) -> Result<Actions, String> {
             .map(|text| micro(&limited(&text)))
             .collect(),
         title: title(job.ranks),
-        job: limited(&job_said(job)),
+        job: limited(&job_said(job, decision.job_runs)),
         list: decision.actions.iter().map(shown).collect(),
         nothing: decision.actions.is_empty() && !decision.load.is_counted(),
         loads: loads(&decision.load)
