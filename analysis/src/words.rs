@@ -64,8 +64,12 @@ pub fn tight(ns: u64) -> String {
     time(ns as f64).replace(' ', "")
 }
 
-/// Capitalises the first letter.
+/// Capitalises the first letter, unless the first word is the name of a file.
 pub fn capital(text: &str) -> String {
+    let first = text.split_whitespace().next().unwrap_or_default();
+    if first.trim_end_matches(['.', ',', ':', ';']).contains(['.', '/']) {
+        return text.to_owned();
+    }
     let mut letters = text.chars();
     letters.next().map_or_else(String::new, |c| c.to_uppercase().chain(letters).collect())
 }
@@ -310,6 +314,15 @@ pub fn wrap(text: &str, width: usize, indent: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_of_files_keep_their_case() {
+        assert_eq!(capital("it is incomplete"), "It is incomplete");
+        assert_eq!(capital("processes: 3"), "Processes: 3");
+        for name in ["node.detour is incomplete", "runs/node is incomplete"] {
+            assert_eq!(capital(name), name);
+        }
+    }
 
     #[test]
     fn words_survive_a_shell() {

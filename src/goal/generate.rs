@@ -3,9 +3,14 @@
 
 use std::{path::PathBuf, process::ExitCode};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
-use simulate::{event::Schedule, goal::CalcUnit, graph, loggops::Params};
+use simulate::{
+    event::Schedule,
+    goal::CalcUnit,
+    graph::{self, GraphError},
+    loggops::Params,
+};
 use study::{
     goal,
     skeleton::{Name, parse_pattern, parse_preset},
@@ -80,7 +85,13 @@ impl Options {
         // A schedule does not depend on the network.
         let request = self.job.request()?;
         let job = request.job(ranks, self.size.unwrap_or(1), Params::FREE)?;
-        Ok(graph::schedule(&job, request.graph)?)
+        graph::schedule(&job, request.graph).map_err(|error| match error {
+            // The advice for simulations, which do not always need a schedule, does not help here.
+            GraphError::TooLarge { operations } => {
+                anyhow!("too many operations for a schedule: {operations}; use fewer --ranks or --iterations")
+            }
+            error => error.into(),
+        })
     }
 
     fn skeleton(&self, name: Name) -> Result<Schedule> {

@@ -12,6 +12,11 @@ fn slack(at: f64) -> f64 {
     1.0 + at * 1e-12
 }
 
+/// Without hundreds of digits.
+fn short(value: f64) -> String {
+    if value.abs() < 1e20 { value.to_string() } else { format!("{value:e}") }
+}
+
 pub(super) fn is_time(ns: f64) -> bool {
     (0.0..=MAX_NS).contains(&ns)
 }
@@ -23,10 +28,10 @@ pub(super) fn push(run: &mut ImportedRun, start: f64, length: f64) -> Result<(),
             return Err(format!("the {what} is not a number"));
         }
         if value < 0.0 {
-            return Err(format!("the {what} is negative ({value})"));
+            return Err(format!("the {what} is negative ({})", short(value)));
         }
         if value > MAX_NS {
-            return Err(format!("the {what} is out of range ({value} ns)"));
+            return Err(format!("the {what} is out of range ({} ns)", short(value)));
         }
     }
     if let Some(&(before, lasted)) = run.detours.last() {
@@ -73,4 +78,18 @@ pub(super) fn quote(text: &str) -> String {
         short.push('…');
     }
     short
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_are_short_and_nan_is_no_time() {
+        let refused = |start, length| push(&mut ImportedRun::default(), start, length).unwrap_err();
+        assert_eq!(refused(1e300, 1.0), "the start is out of range (1e300 ns)");
+        assert_eq!(refused(1.0, -1e300), "the length is negative (-1e300)");
+        assert_eq!(refused(-2.5, 1.0), "the start is negative (-2.5)");
+        assert_eq!(refused(f64::NAN, 1.0), "the start is not a number");
+    }
 }
