@@ -147,8 +147,8 @@ fn the_projection_can_be_left_out() {
 fn the_points_are_those_that_the_named_command_gives() {
     let html = page(DEMO, "points.html", &QUICK);
     let mut command = Command::cargo_bin("detour").expect("the binary is built");
-    let arguments = ["simulate", "collective", "-q", "--repeat-trace", "--json", "--net", "alps"];
-    let arguments = [&arguments[..], &["--noise", DEMO]].concat();
+    let arguments = ["simulate", "collective", "-q", "--repeat-trace", "--tail", "--json"];
+    let arguments = [&arguments[..], &["--net", "alps", "--noise", DEMO]].concat();
     let output = command.args(arguments).args(QUICK).assert().success().get_output().stdout.clone();
     let json: serde_json::Value = serde_json::from_slice(&output).expect("JSON");
     let last = json["points"].as_array().and_then(|points| points.last()).expect("points");
