@@ -1,5 +1,6 @@
 //! `cargo xtask slurm`: a real Slurm on this host, from Debian's packages, with two node daemons. A
-//! job records on both nodes, a job array splits a simulation, and prolog and epilog record a job.
+//! job records on both nodes, a job array splits a simulation, prolog and epilog record a job, and an MPI
+//! program that `srun` starts is traced.
 //!
 //! The packages are unpacked, not installed, into a separate root, and everything runs there in
 //! separate PID, network, mount and UTS namespaces. All of it ends with the test. If that is not
@@ -38,6 +39,7 @@ const PACKAGES: &[&str] = &[
     "grep",
     "iproute2",
     "mount",
+    "mpich",
     "munge",
     "sed",
     "slurm-client",
@@ -47,11 +49,16 @@ const PACKAGES: &[&str] = &[
 ];
 
 /// Functions of the script.
-const TESTS: &[&str] =
-    &["record_on_two_nodes", "simulate_as_a_job_array", "job_recorded_by_prolog_and_epilog"];
+const TESTS: &[&str] = &[
+    "record_on_two_nodes",
+    "simulate_as_a_job_array",
+    "job_recorded_by_prolog_and_epilog",
+    "mpi_program_recorded_under_srun",
+];
 
 const SCRIPT: &str = include_str!("cluster.sh");
 const SETTINGS: &str = include_str!("slurm.conf");
+const RING: &str = include_str!("ring.c");
 /// Ten times the usual duration.
 const LIMIT: Duration = Duration::from_secs(300);
 
@@ -166,6 +173,12 @@ fn fill(workspace: &Workspace, root: &Path, detour: &Path) -> Result<()> {
         fs::write(root.join(name), content).with_context(|| format!("cannot write {name}"))?;
     }
     fs::copy(detour, root.join("usr/bin/detour"))?;
+    // Without a compiler, its test is skipped.
+    let source = root.join("cluster/ring.c");
+    fs::write(&source, RING).with_context(|| format!("cannot write {}", source.display()))?;
+    let mut compiler = exec::command("mpicc.mpich", root);
+    compiler.arg("-O1").arg(&source).arg("-o").arg(root.join("cluster/ring"));
+    let _ = compiler.stdout(Stdio::null()).stderr(Stdio::null()).status();
     for name in ["prolog.sh", "epilog.sh"] {
         let from = workspace.root.join("packaging/slurm").join(name);
         fs::copy(&from, root.join("etc/slurm").join(name))
