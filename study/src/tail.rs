@@ -37,8 +37,8 @@ pub const MARGIN: f64 = 2.0;
 /// [`RARE`] does. Of as many exponential lengths, the longest is 2.5 times as long.
 const OFTEN: u64 = 300;
 const RARE: u64 = 10;
-/// Fewer occurrences are enough if the longest is at most so many times as long: of as many exponential lengths, that
-/// is the case once in 3000 times.
+/// Fewer occurrences are enough if the longest is at most [`ALIKE`] times as long as what [`RARE`] selects: with 100
+/// exponential lengths, the probability of that is 1 in 3000.
 const ENOUGH: u64 = 100;
 const ALIKE: f64 = 1.25;
 /// How much more time than was watched is predicted, unless a time is given.
