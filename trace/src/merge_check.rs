@@ -26,8 +26,8 @@ pub enum NodesError {
     )]
     SameLane { one: String, other: String, host: String, lane: String },
     #[error(
-        "{one} ended {apart} before {other} began, so they are not nodes of one job: merge recordings \
-         that overlap in time (--force merges them anyway)"
+        "{one} ended {apart} before {other} began: recordings of one job overlap in time, unless the \
+         clocks of its nodes differ (--force merges them anyway)"
     )]
     NotSimultaneous { one: String, other: String, apart: String },
 }
