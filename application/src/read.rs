@@ -7,8 +7,8 @@
 
 use mpi_abi::{Abi, Actual, Call as MpiCall, Class, Outcome, RequestRun, present, rank, tag};
 use program::{
-    Arena, CallMoment, Clocks, Failure, FastMap, Kind, Moment, Program, Shape, What, fast_map,
-    is_of_buffer, meanings, operation_name, stream,
+    Arena, CallMoment, Clocks, Failure, FastMap, Kind, Moment, Program, Repeat, Shape, What,
+    fast_map, is_of_buffer, meanings, operation_name, stream,
 };
 use simulate::{collectives::Op, event::Test};
 
@@ -256,6 +256,10 @@ impl<'a> Reader<'a> {
                 self.call(moment, call, arena)
             }
             What::More(requests) => self.outcomes(arena.requests(*requests)),
+            What::Repeat(repeat) => {
+                self.repeat(moment, repeat, arena);
+                Ok(())
+            }
             What::Communicator(def) => {
                 self.communicators.define(def);
                 Ok(())
@@ -397,6 +401,21 @@ impl<'a> Reader<'a> {
         if let What::Call(call) | What::Off(call) = &moment.what {
             self.after = call.signature.call.number();
         }
+    }
+
+    /// A test that has failed and was made again, one soon after the other.
+    fn repeat(&mut self, moment: &Moment, repeat: &Repeat, arena: &Arena) {
+        let call = &repeat.call;
+        let mpi = call.signature.call;
+        let next = match mpi.class() {
+            Class::Request => Next::Fails(arena.requests(call.requests)),
+            _ => Next::Missed,
+        };
+        self.polling.spend(self.spell(self.cursor, moment.end), u64::from(repeat.times));
+        self.polling.next(next, self.tape.steps.len() as u32);
+        self.cursor = self.cursor.max(moment.end);
+        self.thread = moment.thread;
+        self.after = mpi.number();
     }
 
     /// Whether the call comes soon after a test that failed.

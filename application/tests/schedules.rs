@@ -182,40 +182,79 @@ fn a_request_begins_where_it_was_begun_and_ends_where_it_was_waited_for() {
 
 #[test]
 fn failing_tests_are_waiting_and_a_successful_one_is_a_wait() {
-    let program = program(2, |rank, made| match rank {
-        0 => {
-            made.send(100_000, 100_010, 1, 8);
-            100_010
-        }
-        _ => {
-            let request = made.begin(Call::Irecv, 0, 10, 0, 0, 8);
-            let test = Signature { shape: shape::REQUESTS, ..Signature::of(Call::Test) };
-            let mut at = 5_010;
-            // 5 us of compute, then polling until the message is there.
-            while at < 101_000 {
-                let items = [RequestItem {
-                    id: request,
-                    outcome: Outcome::Pending,
-                    actual: Actual::AS_POSTED,
-                }];
-                made.call(
-                    at,
-                    at + 90,
-                    Entry { signature: test, requests: &items, found: false, ..BLANK },
-                );
-                at += 100;
+    for counted in [false, true] {
+        let program = program(2, |rank, made| match rank {
+            0 => {
+                made.send(100_000, 100_010, 1, 8);
+                100_010
             }
-            let items = [completed(request)];
-            made.call(at, at + 90, Entry { signature: test, requests: &items, ..BLANK });
-            at + 1_090
-        }
-    });
-    let application = application(&program, Options::default()).unwrap();
-    let made = schedule(&application, 1);
-    assert_eq!(ends(&made, &net())[1], 101_200_000 + 1_000_000);
-    // On a network that is slower by 50 us, it polls longer and computes as long.
-    let slow = Params { latency: 51_000_000, ..net() };
-    assert_eq!(ends(&made, &slow)[1], 151_200_000 + 1_000_000);
+            _ => {
+                let request = made.begin(Call::Irecv, 0, 10, 0, 0, 8);
+                let mut at = 5_010;
+                // 5 us of compute, then polling until the message is there.
+                made.fails(Call::Test, at, at + 90, &[request]);
+                at += 100;
+                if counted {
+                    made.repeat(1, [959, 95_900, 959 * 90]);
+                    at += 95_900;
+                }
+                while at < 101_000 {
+                    made.fails(Call::Test, at, at + 90, &[request]);
+                    at += 100;
+                }
+                let test = Signature { shape: shape::REQUESTS, ..Signature::of(Call::Test) };
+                let items = [completed(request)];
+                made.call(at, at + 90, Entry { signature: test, requests: &items, ..BLANK });
+                at + 1_090
+            }
+        });
+        let application = application(&program, Options::default()).unwrap();
+        let made = schedule(&application, 1);
+        assert_eq!(ends(&made, &net())[1], 101_200_000 + 1_000_000, "counted: {counted}");
+        // On a network that is slower by 50 us, it polls longer and computes as long.
+        let slow = Params { latency: 51_000_000, ..net() };
+        assert_eq!(ends(&made, &slow)[1], 151_200_000 + 1_000_000, "counted: {counted}");
+    }
+}
+
+/// A rank that computes between its tests, and goes on with something else, has worked: alone or in turn with another
+/// test, written or counted.
+#[test]
+fn tests_that_were_only_counted_are_work_if_the_rank_goes_on() {
+    let traced = |counted: bool, tests: u64| {
+        let program = program(2, |rank, made| match rank {
+            0 => {
+                made.send(200_000, 200_010, 1, 8);
+                made.send(200_010, 200_020, 1, 8);
+                200_020
+            }
+            _ => {
+                let requests = [0, 1].map(|_| made.begin(Call::Irecv, 0, 10, 0, 0, 8));
+                let mut at = 100;
+                let mut test = |made: &mut Made, place: u64| {
+                    let call = [Call::Test, Call::Testany][(place % tests) as usize];
+                    made.fails(call, at + 400, at + 500, &requests[(place % tests) as usize..]);
+                    at += 500;
+                };
+                (0..tests).for_each(|place| test(made, place));
+                if counted {
+                    made.repeat(tests as u8, [200, 100_000, 20_000]);
+                } else {
+                    (tests..tests + 200).for_each(|place| test(made, place));
+                }
+                made.collective(Call::Allreduce, 101_500, 101_510, 0);
+                made.wait(200_000, 201_100, &requests);
+                202_000
+            }
+        });
+        application(&program, Options::default()).unwrap()
+    };
+    for tests in [1, 2] {
+        let [counted, written] = [true, false].map(|counted| traced(counted, tests));
+        assert_eq!(counted.assumed, written.assumed);
+        assert_eq!(counted.tapes[1].steps, written.tapes[1].steps);
+        assert!(written.assumed.compute_ns > 100_000, "{:?}", written.assumed);
+    }
 }
 
 /// The benchmark of Böhme et al.: a master waits for its workers with `MPI_Waitany`; they work in `foo`, longer

@@ -78,7 +78,7 @@ pub(crate) struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    pub(crate) fn new(bytes: &'a [u8]) -> Self {
+    pub(crate) const fn new(bytes: &'a [u8]) -> Self {
         Reader { bytes, at: 0 }
     }
 
@@ -131,6 +131,11 @@ impl<'a> Reader<'a> {
 
     pub(crate) fn int(&mut self) -> Option<i32> {
         i32::try_from(self.signed()?).ok()
+    }
+
+    /// A number in four bytes.
+    pub(crate) fn word(&mut self) -> Option<u32> {
+        self.slice(4)?.first_chunk().map(|bytes| u32::from_le_bytes(*bytes))
     }
 
     pub(crate) fn slice(&mut self, length: usize) -> Option<&'a [u8]> {

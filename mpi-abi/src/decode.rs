@@ -4,8 +4,8 @@
 use crate::bytes::Reader;
 use crate::event::code;
 use crate::{
-    Actual, Call, CommunicatorDef, DICTIONARY, Event, ListKind, Outcome, Record, RequestRun, Run,
-    Signature, present, shape,
+    Actual, Call, CommunicatorDef, DICTIONARY, Event, ListKind, MAX_TESTS, Outcome, Record,
+    RequestRun, Run, Signature, present, shape,
 };
 
 /// The payload is damaged from this byte.
@@ -57,6 +57,27 @@ struct Known<'a> {
 const UNKNOWN: Known =
     Known { signature: Signature::of(Call::Send), bytes: 0, received: 0, sent: None, got: None };
 
+/// What is needed to repeat an event.
+#[derive(Clone, Copy)]
+struct Tested<'a> {
+    number: usize,
+    found: bool,
+    requests: Requests<'a>,
+}
+
+/// Repetitions of several tests, handed over one test after the other.
+#[derive(Clone, Copy, Default)]
+struct Repeat {
+    tests: usize,
+    times: u64,
+    begin: u64,
+    ticks: u64,
+    inside: u64,
+    /// Tests handed over, and their repetitions.
+    place: usize,
+    before: u64,
+}
+
 /// Reads the records of one chunk. About 50 KiB; [`Decoder::restart`] uses it for the next chunk.
 pub struct Decoder<'a> {
     reader: Reader<'a>,
@@ -66,6 +87,10 @@ pub struct Decoder<'a> {
     entries: usize,
     next_entry: usize,
     failed: Option<DecodeError>,
+    /// The last events, if they can be repeated, and how many.
+    tested: [Tested<'a>; MAX_TESTS],
+    tests: usize,
+    repeat: Repeat,
     known: [Known<'a>; DICTIONARY],
 }
 
@@ -80,6 +105,9 @@ impl<'a> Decoder<'a> {
             entries: 0,
             next_entry: 0,
             failed: None,
+            tested: [Tested { number: 0, found: false, requests: Requests::none(0) }; MAX_TESTS],
+            tests: 0,
+            repeat: Repeat::default(),
             known: [UNKNOWN; DICTIONARY],
         }
     }
@@ -93,6 +121,8 @@ impl<'a> Decoder<'a> {
         self.entries = 0;
         self.next_entry = 0;
         self.failed = None;
+        self.tests = 0;
+        self.repeat = Repeat::default();
     }
 
     /// Where decoding stopped because of damage; `None` while it goes well.
@@ -103,13 +133,19 @@ impl<'a> Decoder<'a> {
     /// The next record; `None` at the end and from the first damaged record on.
     pub fn next_record(&mut self) -> Option<Record<'a>> {
         let mut last = Last(None);
-        self.visit(&mut last);
+        while last.0.is_none() && self.visit(&mut last) {}
         last.0
     }
 
     /// Hands over the next record; false at the end and from the first damaged record on.
     #[inline(always)]
     pub fn visit(&mut self, to: &mut impl Records<'a>) -> bool {
+        if self.repeat.tests > 0 {
+            if let Some(record) = self.next_repeat() {
+                to.other(record);
+            }
+            return true;
+        }
         if self.failed.is_some() || self.reader.is_empty() {
             return false;
         }
@@ -159,7 +195,12 @@ impl<'a> Decoder<'a> {
                 }
                 number
             }
+            code::REPEAT => {
+                self.repeat()?;
+                return Some(true);
+            }
             _ => {
+                self.tests = 0;
                 to.other(self.other(head)?);
                 return Some(true);
             }
@@ -218,6 +259,70 @@ impl<'a> Decoder<'a> {
             code::LOST => Record::Lost { events: self.reader.number()? },
             _ => return None,
         })
+    }
+
+    /// Reads how often the previous events were repeated.
+    #[cold]
+    fn repeat(&mut self) -> Option<()> {
+        let tests = usize::from(self.reader.byte()?);
+        let [times, ticks, inside] =
+            [self.reader.word()?, self.reader.word()?, self.reader.word()?];
+        if tests == 0 || tests > self.tests.min(MAX_TESTS) {
+            return None;
+        }
+        let begin = self.last;
+        self.last = begin.checked_add(u64::from(ticks))?;
+        self.repeat = Repeat {
+            tests,
+            times: u64::from(times),
+            begin,
+            ticks: u64::from(ticks),
+            inside: u64::from(inside.min(ticks)),
+            place: 0,
+            before: 0,
+        };
+        Some(())
+    }
+
+    /// The repetitions of the next test of a [`Record::Repeat`].
+    #[cold]
+    fn next_repeat(&mut self) -> Option<Record<'a>> {
+        let Repeat { tests, times, begin, ticks, inside, place, before } = self.repeat;
+        let own = times / tests as u64 + u64::from((place as u64) < times % tests as u64);
+        if own == 0 {
+            self.repeat = Repeat::default();
+            self.tests = 0;
+            return None;
+        }
+        self.repeat.place += 1;
+        self.repeat.before += own;
+        if self.repeat.place == tests {
+            self.repeat.tests = 0;
+        }
+        let first = self.tests.checked_sub(tests)?;
+        if self.repeat.tests == 0 {
+            self.tests = 0;
+        }
+        let Tested { number, found, requests } = *self.tested.get((first + place) % MAX_TESTS)?;
+        let &Known { signature, bytes, received, .. } = self.known.get(number)?;
+        let part = |of: u64, tests: u64| of * tests / times;
+        let event = Event {
+            signature,
+            begin: begin + part(ticks, before),
+            end: begin + part(ticks, before + own),
+            error: 0,
+            bytes: (signature.present & present::BYTES != 0).then_some(bytes),
+            received: (signature.present & present::RECEIVED != 0).then_some(received),
+            begun: None,
+            actual: Actual::AS_POSTED,
+            found,
+            requests,
+            sent: None,
+            got: None,
+        };
+        let inside = part(inside, before + own) - part(inside, before);
+        let inside = inside.min(event.end - event.begin);
+        Some(Record::Repeat { event, times: own as u32, inside })
     }
 
     fn moment(&mut self) -> Option<u64> {
@@ -281,6 +386,15 @@ impl<'a> Decoder<'a> {
         };
         let requests =
             if part(shape::REQUESTS) { self.requests()? } else { Requests::none(self.next_done) };
+        let tests = signature.shape & !(shape::OUTCOME | shape::REQUESTS) == 0 && error == 0;
+        if tests && signature.shape != 0 {
+            if let Some(tested) = self.tested.get_mut(self.tests % MAX_TESTS) {
+                *tested = Tested { number, found, requests };
+            }
+            self.tests += 1;
+        } else {
+            self.tests = 0;
+        }
         let (mut sent, mut got) = (None, None);
         if part(shape::SENT) {
             let known = &mut self.known.get_mut(number)?.sent;
@@ -367,7 +481,7 @@ pub struct Requests<'a> {
 }
 
 impl Requests<'_> {
-    fn none(next: u64) -> Self {
+    const fn none(next: u64) -> Self {
         Requests { reader: Reader::new(&[]), next, ended: true }
     }
 

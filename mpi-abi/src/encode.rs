@@ -13,6 +13,11 @@ pub const MAX_REQUESTS: usize = 512;
 /// Longest encoded list of sizes; longer ones are left out. Two of them fit a chunk.
 const MAX_LIST: usize = 16 << 10;
 
+/// Bytes of a [`Record::Repeat`](crate::Record::Repeat).
+pub const REPEAT: usize = 14;
+/// Tests that such a record repeats, at most.
+pub const MAX_TESTS: usize = 16;
+
 /// Slots of the index into the dictionary. A power of two.
 const INDEX: usize = 1024;
 
@@ -229,6 +234,26 @@ impl Encoder {
             out.number(code::MORE);
             encoder.requests(out, requests);
         })
+    }
+
+    /// Begins to count repetitions of the previous events, at most [`MAX_TESTS`] tests that failed, which are made
+    /// again in the same order. The record's numbers grow where they are: three `u32`, little-endian, 0 so far. They
+    /// are the repetitions, the ticks from the end of the last event to that of the last repetition, and the ticks
+    /// inside of the calls. Returns their place.
+    pub fn repeat(&mut self, payload: &mut [u8], tests: u8) -> Result<usize, Full> {
+        let mut place = 0;
+        self.record(payload, |out, _| {
+            out.number(code::REPEAT);
+            out.byte(tests);
+            place = out.at();
+            out.slice(&[0; 12]);
+        })?;
+        Ok(place)
+    }
+
+    /// The last of the repetitions ended this many ticks after the record before.
+    pub fn repeated(&mut self, ticks: u32) {
+        self.last += u64::from(ticks);
     }
 
     /// Writes the definition of a communicator.

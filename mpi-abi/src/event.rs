@@ -48,6 +48,8 @@ pub mod code {
     pub const ON: u64 = 11;
     /// Events of this thread are missing here.
     pub const LOST: u64 = 12;
+    /// The previous events, tests that failed, again and again.
+    pub const REPEAT: u64 = 13;
     /// The first code that is an event with a known signature.
     pub const EVENT: u64 = 16;
 }
@@ -494,6 +496,16 @@ pub enum Record<'a> {
     Event(Event<'a>),
     /// More requests of the thread's previous event.
     More(Requests<'a>),
+    /// One of the thread's previous events, a test that failed, was made again with the same result. If there are
+    /// several, they took turns; each has a part of the time here, one after the other.
+    Repeat {
+        /// The call, from the beginning of this time to its end.
+        event: Event<'a>,
+        /// How often.
+        times: u32,
+        /// Ticks inside of these calls, together.
+        inside: u64,
+    },
     /// A communicator. Stands before the call that made it.
     Communicator(CommunicatorDef),
     /// A part of a communicator's list.

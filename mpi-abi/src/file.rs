@@ -5,8 +5,8 @@ use crate::crc32;
 
 /// First bytes of a file.
 pub const FILE_MAGIC: [u8; 8] = *b"DETOURMP";
-/// Version of the format.
-pub const VERSION: u32 = 1;
+/// Version of the format. Files of version 1 have no [`Record::Repeat`](crate::Record::Repeat).
+pub const VERSION: u32 = 2;
 /// Bytes of the file header, a page.
 pub const HEADER: usize = 4096;
 /// Bytes of a chunk with its header.
@@ -232,7 +232,10 @@ impl core::fmt::Display for FileError {
             FileError::TooShort => write!(f, "file is shorter than its header"),
             FileError::NotARankFile => write!(f, "not the trace of an MPI rank"),
             FileError::Version(version) => {
-                write!(f, "version {version} of the format is not supported (expected {VERSION})")
+                write!(
+                    f,
+                    "version {version} of the format is not supported (expected 1 to {VERSION})"
+                )
             }
             FileError::ChunkSize(size) => write!(f, "chunk size {size} is not supported"),
             FileError::Checksum => write!(f, "header does not match its checksum"),
@@ -307,7 +310,7 @@ impl<'a> FileHeader<'a> {
         }
         let page = file.get(..HEADER).ok_or(FileError::TooShort)?;
         match u32_at(page, at::VERSION) {
-            VERSION => {}
+            1..=VERSION => {}
             version => return Err(FileError::Version(version)),
         }
         match u32_at(page, at::CHUNK_SIZE) as usize {

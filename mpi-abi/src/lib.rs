@@ -41,7 +41,7 @@ pub mod script;
 pub use calls::{Call, Class, Role};
 pub use crc::crc32;
 pub use decode::{DecodeError, Decoder, Records, Requests, Runs, Sizes};
-pub use encode::{Encoder, Full, MAX_REQUESTS};
+pub use encode::{Encoder, Full, MAX_REQUESTS, MAX_TESTS, REPEAT};
 pub use event::{
     Actual, CommunicatorDef, Entry, Event, ListKind, Op, Outcome, Record, RequestItem, RequestRun,
     Run, Signature, code, present, rank, shape, tag,

@@ -322,6 +322,83 @@ fn other_records_come_back_as_they_were() {
     assert_eq!(decoder.error(), None);
 }
 
+/// A test of these requests that fails, from `begin` to `end`.
+fn failing(call: Call, begin: u64, end: u64, requests: &[RequestItem]) -> Entry<'_> {
+    let shape = shape::OUTCOME | shape::REQUESTS;
+    let signature = Signature { shape, ..Signature::of(call) };
+    Entry { found: false, requests, ..Entry::plain(signature, begin, end) }
+}
+
+#[test]
+fn tests_made_again_share_the_time_in_turn() {
+    let item = |id| RequestItem { id, outcome: Outcome::Pending, actual: Actual::AS_POSTED };
+    let (one, two) = ([item(4)], [item(7), item(9)]);
+    let mut payload = vec![0; PAYLOAD];
+    let mut encoder = Box::new(Encoder::new());
+    encoder.event(&mut payload, &failing(Call::Test, 100, 110, &one)).unwrap();
+    encoder.event(&mut payload, &failing(Call::Testany, 120, 130, &two)).unwrap();
+    let before = encoder.used();
+    let place = encoder.repeat(&mut payload, 2).unwrap();
+    assert_eq!(encoder.used(), before + REPEAT);
+    for (number, value) in [5u32, 1_000, 500].into_iter().enumerate() {
+        payload[place + 4 * number..][..4].copy_from_slice(&value.to_le_bytes());
+    }
+    encoder.repeated(1_000);
+    assert_eq!(encoder.last(), 1_130);
+    encoder.event(&mut payload, &failing(Call::Test, 1_140, 1_150, &one)).unwrap();
+    // One that was begun and did not happen.
+    encoder.repeat(&mut payload, 1).unwrap();
+    encoder.event(&mut payload, &failing(Call::Test, 1_160, 1_170, &one)).unwrap();
+    // The decoder reads no more than was written before a rank was killed.
+    let mut decoder = Box::new(Decoder::new(&payload[..encoder.used()], 0));
+    let mut records = vec![];
+    while let Some(record) = decoder.next_record() {
+        let (event, times, inside) = match record {
+            Record::Event(event) => (event, 0, 0),
+            Record::Repeat { event, times, inside } => (event, times, inside),
+            other => panic!("{other:?}"),
+        };
+        let requests: Vec<u64> = expand(event.requests).iter().map(|item| item.id).collect();
+        assert!(!event.found);
+        records.push((event.call(), event.begin, event.end, times, inside, requests));
+    }
+    assert_eq!(decoder.error(), None);
+    let expected = [
+        (Call::Test, 100, 110, 0, 0, vec![4]),
+        (Call::Testany, 120, 130, 0, 0, vec![7, 9]),
+        (Call::Test, 130, 730, 3, 300, vec![4]),
+        (Call::Testany, 730, 1_130, 2, 200, vec![7, 9]),
+        (Call::Test, 1_140, 1_150, 0, 0, vec![4]),
+        (Call::Test, 1_160, 1_170, 0, 0, vec![4]),
+    ];
+    assert_eq!(records, expected);
+}
+
+#[test]
+fn repetitions_of_what_is_not_there_are_damage() {
+    let item = [RequestItem { id: 4, outcome: Outcome::Pending, actual: Actual::AS_POSTED }];
+    let barrier = Entry::plain(Signature::of(Call::Barrier), 0, 1);
+    let test = failing(Call::Test, 1, 2, &item);
+    for (events, tests) in [
+        (vec![], 1),
+        (vec![barrier], 1),
+        (vec![test], 2),
+        (vec![test, barrier], 1),
+        (vec![test], 0),
+    ] {
+        let mut payload = vec![0; PAYLOAD];
+        let mut encoder = Box::new(Encoder::new());
+        for event in &events {
+            encoder.event(&mut payload, event).unwrap();
+        }
+        let at = encoder.used();
+        encoder.repeat(&mut payload, tests).unwrap();
+        let mut decoder = Box::new(Decoder::new(&payload[..encoder.used()], 0));
+        while decoder.next_record().is_some() {}
+        assert_eq!(decoder.error(), Some(DecodeError { at }), "{} events, {tests}", events.len());
+    }
+}
+
 #[test]
 fn a_repeated_send_takes_three_bytes_and_its_times() {
     let mut payload = vec![0; PAYLOAD];

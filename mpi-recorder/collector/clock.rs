@@ -2,10 +2,11 @@
 //! `CLOCK_MONOTONIC`. A tick is a step of the counter, or a nanosecond.
 
 use crate::sys;
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use mpi_abi::{Anchor, Clock};
 
 static COUNTER: AtomicBool = AtomicBool::new(false);
+static TICKS_PER_US: AtomicU64 = AtomicU64::new(1000);
 
 /// Now, in ticks.
 #[inline(always)]
@@ -20,6 +21,19 @@ pub fn anchor() -> Anchor {
     } else {
         let ns = sys::monotonic_ns();
         Anchor { ticks: ns, ns }
+    }
+}
+
+/// Ticks in a microsecond, as far as [`compare`] could tell.
+pub fn ticks_per_us() -> u64 {
+    TICKS_PER_US.load(Ordering::Relaxed)
+}
+
+/// Takes the rate of the counter from two readings of both clocks.
+pub fn compare(first: Anchor, last: Anchor) {
+    let us = last.ns.saturating_sub(first.ns) / 1000;
+    if let Some(ticks) = last.ticks.saturating_sub(first.ticks).checked_div(us) {
+        TICKS_PER_US.store(ticks.max(1), Ordering::Relaxed);
     }
 }
 

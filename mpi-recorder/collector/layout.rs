@@ -24,6 +24,8 @@ pub mod special {
     pub const END_WINDOW: u16 = 1 << 6;
     /// Receives a message that a probe has matched.
     pub const MESSAGE: u16 = 1 << 7;
+    /// Looks whether something has happened, and is made again if not.
+    pub const TESTS: u16 = 1 << 8;
 }
 
 /// How the sizes of a call are found.
@@ -187,6 +189,8 @@ const fn layout(call: Call) -> Layout {
             present::RECEIVED as u16,
         );
     let status = point_to_point && has(call, Role::Status);
+    let tests = (point_to_point || any_request)
+        && (has(call, Role::Flag) || matches!(call, Call::Testsome));
     let shape = bit(has(call, Role::Request), shape::BEGUN as u16)
         | bit(status || has(call, Role::Flag), shape::OUTCOME as u16)
         | bit(any_request, shape::REQUESTS as u16)
@@ -203,7 +207,8 @@ const fn layout(call: Call) -> Layout {
             | bit(has(call, Role::CommInOut), special::END_COMM)
             | bit(has(call, Role::NewWindow), special::NEW_WINDOW)
             | bit(has(call, Role::WindowInOut), special::END_WINDOW)
-            | bit(has(call, Role::Message), special::MESSAGE),
+            | bit(has(call, Role::Message), special::MESSAGE)
+            | bit(tests, special::TESTS),
         sizes,
         neighborhood: contains(call.name(), "eighbor"),
         persistent: contains(call.name(), "_init") && has(call, Role::Request),

@@ -17,6 +17,7 @@ mod layout;
 mod lock;
 mod mpi;
 mod output;
+mod polling;
 mod regions;
 mod requests;
 mod start;
@@ -67,6 +68,13 @@ macro_rules! wrappers {
     (@call Environment Abort $function:expr, $words:expr) => { start::abort($function, $words) };
     (@call Environment Pcontrol $function:expr, $words:expr) => { regions::pcontrol($function, $words) };
     (@call Datatype Type_free $function:expr, $words:expr) => { wrap::type_free($function, $words) };
+    (@call Request Test $function:expr, $words:expr) => { wrap::test($function, $words) };
+    (@call Request Testall $function:expr, $words:expr) => { wrap::test($function, $words) };
+    (@call Request Testany $function:expr, $words:expr) => { wrap::test($function, $words) };
+    (@call Request Testsome $function:expr, $words:expr) => { wrap::test($function, $words) };
+    (@call Request Request_get_status $function:expr, $words:expr) => { wrap::test($function, $words) };
+    (@call PointToPoint Iprobe $function:expr, $words:expr) => { wrap::test($function, $words) };
+    (@call PointToPoint Improbe $function:expr, $words:expr) => { wrap::test($function, $words) };
     (@call $class:ident $name:ident $function:expr, $words:expr) => { wrap::call($function, $words) };
 }
 mpi_abi::for_each_call!(wrappers);

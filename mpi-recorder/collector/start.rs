@@ -331,6 +331,7 @@ fn begin(call: Call, directory: &CStr, clock: Clock, load: Anchor, end: u64) {
     header.cost_passed_ps = passed;
     header.realtime_ns = sys::realtime_ns();
     header.start = anchor();
+    clock::compare(load, header.start);
     store(&header);
     thread.event(&plain(call, load.ticks, end));
     comms::begin(thread);

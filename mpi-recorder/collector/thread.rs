@@ -6,12 +6,13 @@
 use crate::comms::Comm;
 use crate::lock::Locked;
 use crate::mpi::Library;
+use crate::polling::Polling;
 use crate::requests::{Open, Position};
 use crate::{output, start, sys};
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU16, AtomicU32, AtomicUsize, Ordering};
 use mpi_abi::{
-    CHUNK, CHUNK_HEADER, Call, ChunkHeader, Class, Encoder, Entry, Full, MAX_REQUESTS, RequestItem,
+    CHUNK, CHUNK_HEADER, Call, ChunkHeader, Class, Encoder, Entry, Full, MAX_REQUESTS, REPEAT, RequestItem,
     Role, at, chunk_at, chunk_flag, crc32, present, rank, shape,
 };
 
@@ -58,13 +59,32 @@ pub struct Scratch<T> {
     capacity: usize,
 }
 
+impl<T> Scratch<T> {
+    pub const NEW: Self = Scratch { memory: null_mut(), capacity: 0 };
+}
+
 impl<T> Default for Scratch<T> {
     fn default() -> Self {
-        Scratch { memory: null_mut(), capacity: 0 }
+        Self::NEW
     }
 }
 
 impl<T: Copy> Scratch<T> {
+    /// The first values, without those that there was never room for.
+    #[inline(always)]
+    pub fn filled(&self, count: usize) -> &[T] {
+        if self.memory.is_null() {
+            return &[];
+        }
+        // SAFETY: as in `room`.
+        unsafe { core::slice::from_raw_parts(self.memory, count.min(self.capacity)) }
+    }
+
+    /// Where it is, until it grows.
+    pub fn address(&self) -> usize {
+        self.memory.expose_provenance()
+    }
+
     /// Room for `count` values, whose contents are left over from the last use or zeros; empty if there is
     /// no memory.
     pub fn room(&mut self, count: usize) -> &mut [T] {
@@ -113,6 +133,7 @@ pub struct Thread {
     pub statuses: Scratch<u64>,
     pub sent: Scratch<u64>,
     pub got: Scratch<u64>,
+    pub polling: Polling,
     next_free: *mut Thread,
     encoder: Encoder,
 }
@@ -162,6 +183,21 @@ pub fn current() -> Option<&'static mut Thread> {
         return unsafe { slot.state.load(Ordering::Relaxed).as_mut() };
     }
     search(slots, pointer)
+}
+
+/// The state of this thread if it can be found at once and no call is going on.
+#[inline(always)]
+pub fn idle() -> Option<&'static mut Thread> {
+    // SAFETY: null or a table that is never unmapped.
+    let slots = unsafe { SLOTS_IN_USE.load(Ordering::Acquire).as_ref()? };
+    let pointer = sys::thread_pointer();
+    let slot = slots.get(hash(pointer))?;
+    if slot.owner.load(Ordering::Relaxed) != pointer {
+        return None;
+    }
+    // SAFETY: as in `current`.
+    let thread = unsafe { slot.state.load(Ordering::Relaxed).as_mut()? };
+    (thread.guard == 0).then_some(thread)
 }
 
 /// The state of this thread for a call whose frame is at this address; `None` if it is not to be recorded.
@@ -326,6 +362,7 @@ impl Thread {
             (&raw mut (*place).statuses).write(Scratch::default());
             (&raw mut (*place).sent).write(Scratch::default());
             (&raw mut (*place).got).write(Scratch::default());
+            (&raw mut (*place).polling).write(Polling::NEW);
             (&raw mut (*place).encoder).cast::<u8>().write_bytes(0, size_of::<Encoder>());
             (*place).encoder.restart(0);
         }
@@ -448,6 +485,9 @@ impl Thread {
 
     #[inline(always)]
     fn put(&mut self, entry: &Entry) {
+        if self.polling.is_on() {
+            self.end_polling(entry.begin);
+        }
         if entry.requests.len() <= MAX_REQUESTS {
             self.write(0, 1, |encoder, payload| encoder.event(payload, entry));
         } else {
@@ -478,10 +518,61 @@ impl Thread {
         self.write(flags, 0, write)
     }
 
-    /// Writes a record into the chunk, or into a new one if it is full. What is stored is in the page cache
-    /// at once; `used` follows the bytes, so that a reader never sees half a record.
+    /// A test has failed again, and was timed. Returns whether it is counted with those before it; otherwise
+    /// it is to be written.
+    pub fn repeat(&mut self, begin: u64, end: u64) -> bool {
+        if !self.polling.continues(end) || !(self.polling.has_record() || self.begin_repeat()) {
+            return false;
+        }
+        self.polling.time(begin, end);
+        true
+    }
+
+    /// Begins a record for the repetitions of the last events; false if there is no room behind them.
+    #[cold]
+    fn begin_repeat(&mut self) -> bool {
+        if self.chunk.is_null() || self.encoder.used() + REPEAT > CHUNK - CHUNK_HEADER {
+            return false;
+        }
+        let (mut place, tests) = (0, self.polling.tests());
+        let written = self.append(0, 0, |encoder, payload| {
+            place = encoder.repeat(payload, tests)?;
+            Ok(())
+        });
+        if written {
+            // SAFETY: the place is within the chunk's payload, which stays mapped until polling has ended.
+            self.polling.begin_record(unsafe { self.chunk.add(CHUNK_HEADER + place) });
+        }
+        written
+    }
+
+    /// Something else happens, at this time or later.
+    #[cold]
+    fn end_polling(&mut self, limit: u64) {
+        if let Some((times, ticks)) = self.polling.end(limit) {
+            self.total += u64::from(times);
+            self.encoder.repeated(ticks);
+        }
+    }
+
+    /// Writes a record into the chunk, or into a new one if it is full.
     #[inline]
     fn write(
+        &mut self,
+        flags: u16,
+        events: u32,
+        write: impl FnMut(&mut Encoder, &mut [u8]) -> Result<(), Full>,
+    ) -> bool {
+        if self.polling.is_on() {
+            self.end_polling(u64::MAX);
+        }
+        self.append(flags, events, write)
+    }
+
+    /// Writes a record. What is stored is in the page cache at once; `used` follows the bytes, so that a
+    /// reader never sees half a record.
+    #[inline]
+    fn append(
         &mut self,
         flags: u16,
         events: u32,
@@ -597,6 +688,7 @@ impl Thread {
     #[cold]
     #[inline(never)]
     pub fn close_chunk(&mut self) {
+        self.end_polling(u64::MAX);
         if self.chunk.is_null() {
             return;
         }

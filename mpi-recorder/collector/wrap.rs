@@ -4,12 +4,13 @@
 use crate::comms::{self, Comm, Message};
 use crate::layout::{LAYOUTS, Layout, Sizes, special};
 use crate::mpi::{self, Failure, Library, REAL, STATUS_WORDS, UNDEFINED};
+use crate::polling::{ARGUMENTS, Failed};
 use crate::requests::{Open, REQUESTS, flag};
 use crate::thread::{self, Looked, Scratch, Thread};
 use crate::{output, start};
 use core::ptr::with_exposed_provenance_mut;
 use core::sync::atomic::{AtomicBool, Ordering};
-use mpi_abi::{Actual, Call, Entry, Outcome, RequestItem, Signature, at, present, rank};
+use mpi_abi::{Actual, Call, Entry, MAX_REQUESTS, Outcome, RequestItem, Signature, at, present, rank};
 
 /// Set in the number of a function that was called by its name `PMPI_...`.
 pub const PROFILING_NAME: usize = 1 << 16;
@@ -85,13 +86,99 @@ where
         let thread = thread::enter(&raw const frame as usize);
         if let Some(thread) = thread {
             // SAFETY: the caller's arguments.
-            let result = unsafe { recorded(thread, function & (PROFILING_NAME - 1), real, args) };
+            let result = unsafe { recorded(thread, function, real, args) };
             thread.leave();
             return result;
         }
     }
     // SAFETY: the caller's arguments.
     unsafe { args.invoke(real) }
+}
+
+/// A test or a nonblocking probe. If it has just failed and is made again, it is only counted.
+///
+/// # Safety
+/// The arguments are those of the function with this number.
+#[inline(always)]
+pub unsafe fn test<const N: usize>(function: usize, args: [usize; N]) -> usize
+where
+    [usize; N]: Invoke,
+{
+    if let Some(thread) = thread::idle()
+        && thread.polling.expects(thread.library, function, &args)
+        && thread::ON.load(Ordering::Relaxed)
+    {
+        // SAFETY: the caller's arguments.
+        return unsafe { test_again::<N>(thread, real(function)) };
+    }
+    // SAFETY: the caller's arguments.
+    unsafe { call(function, args) }
+}
+
+/// The test that comes next where tests fail.
+#[inline(always)]
+unsafe fn test_again<const N: usize>(thread: &mut Thread, real: usize) -> usize
+where
+    [usize; N]: Invoke,
+{
+    let frame = 0u8;
+    thread.enter(&raw const frame as usize);
+    if thread.polling.is_due() {
+        // SAFETY: as below.
+        return unsafe { test_timed::<N>(thread, real) };
+    }
+    // SAFETY: the arguments of the first time, with our own status in place of MPI_STATUS_IGNORE.
+    let result = unsafe { thread.polling.arguments::<N>().invoke(real) };
+    if thread.polling.has_failed(result) {
+        thread.polling.count();
+    } else {
+        let end = start::ticks();
+        let begin = thread.polling.begin_of_next(end);
+        tested::<N>(thread, result, begin, end);
+    }
+    thread.leave();
+    result
+}
+
+#[cold]
+#[inline(never)]
+unsafe fn test_timed<const N: usize>(thread: &mut Thread, real: usize) -> usize
+where
+    [usize; N]: Invoke,
+{
+    let begin = start::ticks();
+    // SAFETY: as in `test_again`.
+    let result = unsafe { thread.polling.arguments::<N>().invoke(real) };
+    let end = start::ticks();
+    if !(thread.polling.has_failed(result) && thread.repeat(begin, end)) {
+        tested::<N>(thread, result, begin, end);
+    }
+    thread.leave();
+    result
+}
+
+/// Writes a test that is not counted with those before it.
+#[cold]
+#[inline(never)]
+fn tested<const N: usize>(thread: &mut Thread, result: usize, begin: u64, end: u64) {
+    let (place, failed) = (thread.polling.place(), thread.polling.has_failed(result));
+    let words = thread.polling.arguments::<N>();
+    let Some(test) = thread.polling.test() else { return };
+    let Some(layout) = layout_of(test.function) else { return };
+    let Some(mut state) = test.state else { return };
+    let args = Arguments { words: &words, layout, large: false };
+    thread.polling.exchange(place, &mut thread.looked);
+    state.conclude(thread, &args, begin, end, result as i32);
+    thread.polling.exchange(place, &mut thread.looked);
+    if failed {
+        thread.polling.rearm(place, begin, end);
+    }
+}
+
+/// What the arguments of a function mean.
+#[inline(always)]
+fn layout_of(function: usize) -> Option<&'static Layout> {
+    LAYOUTS.get((function & (PROFILING_NAME - 1)) / 2)
 }
 
 /// `MPI_Type_free`: its handle can come back with another size. Counts at any depth.
@@ -200,6 +287,7 @@ impl Arguments<'_> {
 }
 
 /// What was found out before the real call.
+#[derive(Clone, Copy)]
 struct Before {
     bytes: u64,
     received: u64,
@@ -352,7 +440,7 @@ unsafe fn recorded<const N: usize>(
 where
     [usize; N]: Invoke,
 {
-    let Some(layout) = LAYOUTS.get(function / 2) else {
+    let Some(layout) = layout_of(function) else {
         // SAFETY: the caller's arguments.
         return unsafe { words.invoke(real) };
     };
@@ -380,7 +468,17 @@ where
     let result = unsafe { words.invoke(real) };
     let end = start::ticks();
     let args = Arguments { words: &words, layout, large };
+    if layout.special & special::TESTS == 0 || large {
+        state.conclude(thread, &args, begin, end, result as i32);
+        return result;
+    }
+    let (before, written) = (state, thread.polling.open_end());
     state.conclude(thread, &args, begin, end, result as i32);
+    let ours = status.as_ptr().expose_provenance();
+    if let Some(failed) = before.to_repeat(thread, function, &args, (ours, written), result) {
+        let lists = (&mut thread.looked, &mut thread.statuses);
+        thread.polling.arm(thread.library, failed, lists, written, (begin, end));
+    }
     result
 }
 
@@ -400,6 +498,7 @@ fn write(thread: &mut Thread, entry: &Entry, before: &Before) {
 }
 
 /// The requests that a call is about.
+#[derive(Clone, Copy)]
 enum Look {
     None,
     One(Looked),
@@ -408,7 +507,8 @@ enum Look {
 }
 
 /// A call with something special, while it runs.
-struct State {
+#[derive(Clone, Copy)]
+pub struct State {
     before: Before,
     signature: Signature,
     looked: Look,
@@ -561,6 +661,47 @@ impl State {
                 thread.items = items;
             }
         }
+    }
+
+    /// What is needed to make a test again that has been made and written, behind so many others; `None` if it has
+    /// not failed.
+    fn to_repeat(
+        self,
+        thread: &mut Thread,
+        function: usize,
+        args: &Arguments,
+        (status, written): (usize, usize),
+        result: usize,
+    ) -> Option<Failed> {
+        let layout = args.layout;
+        let at = if layout.flag != crate::layout::NONE { layout.flag } else { layout.out_count };
+        if result as i32 != 0 || args.int_at(at, 0) != 0 {
+            return None;
+        }
+        let mut passed = [0; ARGUMENTS];
+        passed.get_mut(..args.words.len())?.copy_from_slice(args.words);
+        let mut given = passed;
+        let statuses = thread.statuses.address();
+        let lasting = thread.polling.status(written);
+        for (at, ours, lasting) in
+            [(layout.status, status, lasting), (layout.statuses, statuses, statuses)]
+        {
+            let at = usize::from(at);
+            if let (Some(given), Some(passed)) = (given.get_mut(at), passed.get_mut(at))
+                && *passed == ours
+            {
+                (*given, *passed) = (thread.library.status_ignore, lasting);
+            }
+        }
+        let one = layout.one_request != crate::layout::NONE;
+        let (array, count) = if layout.requests != crate::layout::NONE {
+            (args.word(layout.requests), args.int(layout.request_count).max(0) as usize)
+        } else {
+            (args.word(layout.one_request), usize::from(one))
+        };
+        let flag = args.word(at);
+        let failed = Failed { function, given, passed, flag, array, count, state: Some(self) };
+        (count <= MAX_REQUESTS).then_some(failed)
     }
 
     /// What a blocking receive or a probe got.

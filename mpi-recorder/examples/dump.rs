@@ -134,6 +134,9 @@ fn line(record: &Record, start: u64) -> String {
         Record::RegionEnd { region, at } => format!("{:>12} end {region}", signed(*at, start)),
         Record::Switch { on, at } => format!("{:>12} recording {on}", signed(*at, start)),
         Record::Lost { events } => format!("lost {events} events"),
+        Record::Repeat { event, times, inside } => {
+            format!("{} {times} times, {inside} ticks inside", event_line(event, start))
+        }
     }
 }
 

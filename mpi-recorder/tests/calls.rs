@@ -136,6 +136,23 @@ fn the_same_with_the_abi_of_mpi_5_loaded_by_an_extension(mpi: Mpi) -> Ended {
     Ended::Done
 }
 
+/// Tests that fail again and again are counted, most of them without a record of their own; what a test is about and
+/// how it ends is still exact.
+fn tests_that_fail_are_counted(mpi: Mpi) -> Ended {
+    let program = mpi.compile("polls.c", &[]).unwrap();
+    let (trace_dir, log_dir) = (fresh("trace"), fresh("log"));
+    let mut command = mpi.recorded(1, &trace_dir);
+    run(command.arg(format!("LOG_DIR={}", log_dir.display())).arg(program));
+    let trace = read_trace(&trace_dir.join("rank-0.mpi"));
+    let log = read_log(&log_dir.join("rank-0.txt"));
+    assert_same(mpi.name, &trace.threads[&0], &log);
+    assert!(trace.finalized && trace.lost == mpi_abi::Lost::default());
+    assert_eq!((trace.header_events, trace.events), (log.len() as u64, log.len() as u64));
+    println!("{}: {} of {} events are repetitions", mpi.name, trace.repeated, trace.events);
+    assert!(trace.repeated > trace.events / 2, "{} of {}", trace.repeated, trace.events);
+    Ended::Done
+}
+
 /// Functions of MPI that the collector leaves alone, with the reason. A name that ends with `*` stands for all that
 /// begin so.
 const LEFT_OUT: &[(&str, &[&str])] = &[
@@ -300,6 +317,7 @@ fn groups_joined_by_a_socket_are_recorded_on_both_sides(mpi: Mpi) -> Ended {
 }
 
 const TESTS: &[Test] = &[
+    ("tests_that_fail_are_counted", tests_that_fail_are_counted),
     (
         "every_function_of_the_library_is_wrapped_or_left_out_for_a_reason",
         every_function_of_the_library_is_wrapped_or_left_out_for_a_reason,

@@ -27,14 +27,22 @@ fn a_recorded_call_costs_no_more_than_ten_readings_of_the_clock(mpi: Mpi) -> End
         // Without the collector nothing would be added.
         assert!(count_events(&trace_dir.join("rank-0.mpi")).0 > 1_000_000);
         std::fs::remove_dir_all(&trace_dir).unwrap();
-        if best.values().all(|ratio| *ratio < 10.0) {
+        if best.iter().all(|(name, ratio)| *ratio < limit(name)) {
             println!("{}: readings of the clock: {best:.1?}", mpi.name);
             break;
         }
     }
-    assert_eq!(best.len(), 5, "{best:?}");
-    assert!(best.values().all(|ratio| *ratio < 10.0), "readings of the clock: {best:?}");
+    assert_eq!(best.len(), 6, "{best:?}");
+    let met = best.iter().all(|(name, ratio)| *ratio < limit(name));
+    assert!(met, "readings of the clock: {best:?}");
     Ended::Done
+}
+
+/// A test that fails again is counted, mostly without reading the clock; written like any call, it costs about three
+/// readings.
+fn limit(name: &str) -> f64 {
+    let counted = ["MPI_Test, not complete", "MPI_Iprobe, nothing there"];
+    if counted.contains(&name) { 2.0 } else { 10.0 }
 }
 
 const TESTS: &[Test] = &[(

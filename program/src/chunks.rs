@@ -47,6 +47,24 @@ impl Arena {
         self.names.clear();
     }
 
+    /// Keeps the lists of a call.
+    #[inline(always)]
+    fn call(&mut self, event: &Event) -> CallMoment {
+        let mut list = |sizes: mpi_abi::Sizes| extend(&mut self.sizes, sizes);
+        CallMoment {
+            signature: event.signature,
+            error: event.error,
+            bytes: event.bytes,
+            received: event.received,
+            begun: event.begun,
+            actual: event.actual,
+            found: event.found,
+            requests: extend(&mut self.requests, event.requests),
+            sent: event.sent.map(&mut list),
+            got: event.got.map(&mut list),
+        }
+    }
+
     /// Requests of a call.
     #[must_use]
     pub fn requests(&self, span: Span) -> &[RequestRun] {
@@ -88,6 +106,37 @@ pub struct CallMoment {
     pub got: Option<Span>,
 }
 
+/// A test that failed, made again with the same result. The moment lasts from the first of these calls to the end of
+/// the last; when each was made is not known.
+#[derive(Clone, Copy, Debug)]
+pub struct Repeat {
+    /// The call.
+    pub call: CallMoment,
+    /// How often it was made.
+    pub times: u32,
+    /// Nanoseconds inside of these calls, as estimated from some of them.
+    pub inside: i64,
+}
+
+/// Calls that stand for those of a [`Repeat`], at most.
+const STAND_INS: i64 = 64;
+
+impl Repeat {
+    /// Begins and ends of some calls that stand for all, evenly spread, the same time inside.
+    pub fn spread(&self, begin: i64, end: i64) -> impl Iterator<Item = (i64, i64)> {
+        let calls = i64::from(self.times).clamp(1, STAND_INS);
+        let (all, inside) = (end.saturating_sub(begin).max(0), self.inside.max(0));
+        let part = move |of: i64, place: i64| {
+            (i128::from(of) * i128::from(place) / i128::from(calls)) as i64
+        };
+        (0..calls).map(move |place| {
+            let end = begin + part(all, place + 1);
+            let own = part(inside, place + 1) - part(inside, place);
+            ((end - own).max(begin + part(all, place)), end)
+        })
+    }
+}
+
 /// What happened; see [`mpi_abi::Record`]. `Off` is a call that was made while recording was switched off: it is
 /// there for the calls that meet it, and counts in no table.
 #[derive(Clone, Copy, Debug)]
@@ -96,6 +145,7 @@ pub enum What {
     Call(CallMoment),
     Off(CallMoment),
     More(Span),
+    Repeat(Repeat),
     Communicator(CommunicatorDef),
     List { communicator: u32, kind: ListKind, offset: u32, runs: Span },
     Window { window: u32, communicator: u32 },
@@ -113,7 +163,7 @@ pub struct Moment {
     pub thread: u16,
     /// When it began.
     pub begin: i64,
-    /// When it ended; the same as `begin` for everything but calls.
+    /// When it ended; the same as `begin` for everything but calls and their repetitions.
     pub end: i64,
     /// What it was.
     pub what: What,
@@ -403,20 +453,7 @@ where
         }
         let begin = self.at(event.begin);
         let end = if event.end == event.begin { begin } else { self.at(event.end) };
-        let requests = extend(&mut self.arena.requests, event.requests);
-        let mut list = |sizes: mpi_abi::Sizes| extend(&mut self.arena.sizes, sizes);
-        let call = CallMoment {
-            signature: event.signature,
-            error: event.error,
-            bytes: event.bytes,
-            received: event.received,
-            begun: event.begun,
-            actual: event.actual,
-            found: event.found,
-            requests,
-            sent: event.sent.map(&mut list),
-            got: event.got.map(&mut list),
-        };
+        let call = self.arena.call(&event);
         let off = event.signature.shape & shape::OFF != 0;
         let what = if off { What::Off(call) } else { What::Call(call) };
         (self.deliver)(&Moment { thread: self.thread, begin, end, what }, self.arena);
@@ -424,6 +461,13 @@ where
 
     fn other(&mut self, record: Record<'a>) {
         if !self.count() {
+            return;
+        }
+        if let Record::Repeat { event, times, inside } = record {
+            let (begin, end) = (self.at(event.begin), self.at(event.end));
+            let inside = nearest(inside as f64 * self.scale.rate).min(end - begin);
+            let what = What::Repeat(Repeat { call: self.arena.call(&event), times, inside });
+            (self.deliver)(&Moment { thread: self.thread, begin, end, what }, self.arena);
             return;
         }
         let begin = match record {
@@ -434,7 +478,7 @@ where
         };
         let arena = &mut *self.arena;
         let what = match record {
-            Record::Event(_) => return,
+            Record::Event(_) | Record::Repeat { .. } => return,
             Record::More(requests) => What::More(extend(&mut arena.requests, requests)),
             Record::Communicator(def) => What::Communicator(def),
             Record::List { communicator, kind, offset, runs } => {

@@ -263,8 +263,16 @@ impl Lane {
         let begin = clock.common(self.reader.next.0);
         let (state, strip) = (&mut self.state, &mut self.strip);
         self.reader.step(scratch, clock, |moment, arena| {
-            if let (Some(strip), What::Call(call)) = (strip.as_mut(), &moment.what) {
-                strip.add(call.signature.call.number(), moment.begin, moment.end);
+            match (strip.as_mut(), &moment.what) {
+                (Some(strip), What::Call(call)) => {
+                    strip.add(call.signature.call.number(), moment.begin, moment.end);
+                }
+                (Some(strip), What::Repeat(repeat)) => {
+                    for (begin, end) in repeat.spread(moment.begin, moment.end) {
+                        strip.add(repeat.call.signature.call.number(), begin, end);
+                    }
+                }
+                _ => {}
             }
             state.take(context, moment, arena, out);
         })?;

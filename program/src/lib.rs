@@ -26,7 +26,7 @@ mod timeline;
 mod waited;
 pub mod write;
 
-pub use chunks::{Arena, CallMoment, Damage, Moment, Span, What};
+pub use chunks::{Arena, CallMoment, Damage, Moment, Repeat, Span, What};
 pub use clock::{Clocks, HostClock, HostCorrection};
 pub use engine::ReadError;
 pub use hash::{FastMap, fast_map};

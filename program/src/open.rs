@@ -84,6 +84,8 @@ pub struct Rank {
     pub offset_end: ClockOffset,
     /// Cost of recording a call in ns.
     pub cost_ns: f64,
+    /// And of one that it only counts.
+    pub passed_ns: f64,
     /// What the collector could not record.
     pub lost: Lost,
     /// Events that the header counts; 0 if the rank has not finalized.
@@ -258,6 +260,7 @@ fn parse(path: &Path) -> Result<Parsed, OpenError> {
         offset_start: header.offset_start,
         offset_end: header.offset_end,
         cost_ns: f64::from(header.cost_recorded_ps) / 1000.0,
+        passed_ns: f64::from(header.cost_passed_ps) / 1000.0,
         lost: header.lost,
         events: if header.is_finalized() { header.events } else { 0 },
         threads: header.threads.max(1),

@@ -8,7 +8,7 @@
 //! wildcard is counted when it is known what it got; a later one that it might have taken the message from
 //! is held until then.
 
-use crate::chunks::{Arena, CallMoment, Moment, What};
+use crate::chunks::{Arena, CallMoment, Moment, Repeat, What};
 use crate::hash::{FastMap, fast_map, mix};
 use crate::kinds::{CLASSES, Failure, Kind, Meaning, Shape, Total, meanings};
 use crate::matching::{Arrival, Blocked, Half, SHARDS};
@@ -364,6 +364,8 @@ pub(crate) struct RankState {
     pub regions: Vec<RegionSum>,
     pub names: BTreeMap<u32, String>,
     pub events: u64,
+    /// Of them, tests that were only counted.
+    pub repeated: u64,
     pub mpi_ns: u64,
     pub sent: u64,
     pub received: u64,
@@ -378,6 +380,11 @@ pub(crate) struct RankState {
     /// How often recording was switched off, and calls that were made then.
     pub switched_off: u64,
     pub off_calls: u64,
+}
+
+/// Position of a call among the sums.
+fn row(call: &CallMoment) -> usize {
+    usize::from(call.signature.call.number()) * 2 + usize::from(call.signature.large)
 }
 
 fn cut(bytes: u64) -> u32 {
@@ -426,6 +433,7 @@ impl RankState {
             regions: vec![RegionSum::default()],
             names: BTreeMap::new(),
             events: 0,
+            repeated: 0,
             mpi_ns: 0,
             sent: 0,
             received: 0,
@@ -455,6 +463,7 @@ impl RankState {
                     self.outcomes(context, &blocked, arena.requests(*requests), out);
                 }
             }
+            What::Repeat(repeat) => self.repeat(context, moment, repeat),
             What::Communicator(def) => self.define(def),
             What::List { communicator, kind, offset, runs } => {
                 let at = self.numbers.get(communicator).copied();
@@ -598,8 +607,7 @@ impl RankState {
     fn count(&mut self, context: &Context, moment: &Moment, call: &CallMoment, meaning: &Meaning) {
         let ns = (moment.end - moment.begin).max(0) as u64;
         let number = call.signature.call.number();
-        let row = usize::from(number) * 2 + usize::from(call.signature.large);
-        if let Some(sum) = self.calls.get_mut(row) {
+        if let Some(sum) = self.calls.get_mut(row(call)) {
             sum.count += 1;
             sum.ns = sum.ns.saturating_add(ns);
             sum.longest = sum.longest.max(ns);
@@ -609,6 +617,13 @@ impl RankState {
         if ns > self.slowest.0 {
             self.slowest = (ns, number);
         }
+        self.count_pattern(context, meaning, moment.begin, moment.end);
+        self.count_region(moment.thread, ns);
+    }
+
+    /// Sums of a call over the run.
+    #[inline]
+    fn count_pattern(&mut self, context: &Context, meaning: &Meaning, begin: i64, end: i64) {
         let (start, _) = context.span;
         let scale = context.bins_per_ns;
         let bin = |at: i64| {
@@ -616,29 +631,68 @@ impl RankState {
             (place.max(0.0) as usize).min(BINS - 1)
         };
         let class = usize::from(meaning.class);
-        let (first, last) = (bin(moment.begin), bin(moment.end));
-        if first == last {
-            if let Some(sum) = self.pattern.get_mut(first).and_then(|bin| bin.get_mut(class)) {
-                *sum = sum.saturating_add(ns);
-            }
-        } else {
-            for place in first..=last {
-                let edge = |bin: usize| start + (bin as f64 / scale) as i64;
-                let from = if place == first { moment.begin } else { edge(place) };
-                let to = if place == last { moment.end } else { edge(place + 1) };
-                if let Some(sum) = self.pattern.get_mut(place).and_then(|bin| bin.get_mut(class)) {
-                    *sum = sum.saturating_add(to.saturating_sub(from).max(0) as u64);
-                }
+        let (first, last) = (bin(begin), bin(end));
+        for place in first..=last {
+            let edge = |bin: usize| start + (bin as f64 / scale) as i64;
+            let from = if place == first { begin } else { edge(place) };
+            let to = if place == last { end } else { edge(place + 1) };
+            if let Some(sum) = self.pattern.get_mut(place).and_then(|bin| bin.get_mut(class)) {
+                *sum = sum.saturating_add(to.saturating_sub(from).max(0) as u64);
             }
         }
+    }
+
+    /// Adds time in calls to the regions that a thread is in.
+    #[inline]
+    fn count_region(&mut self, thread: u16, ns: u64) {
         if self.regions.len() > 1
-            && let Some(thread) = self.threads.get(&moment.thread)
+            && let Some(thread) = self.threads.get(&thread)
         {
             for (node, _) in &thread.stack {
                 if let Some(sum) = self.regions.get_mut(*node) {
                     sum.mpi_ns = sum.mpi_ns.saturating_add(ns);
                 }
             }
+        }
+    }
+
+    /// A test that has failed and was made again: sums, and nothing that others see.
+    fn repeat(&mut self, context: &Context, moment: &Moment, repeat: &Repeat) {
+        let (call, times, ns) =
+            (&repeat.call, u64::from(repeat.times), repeat.inside.max(0) as u64);
+        let Some(meaning) = meanings().get(usize::from(call.signature.call.number())) else {
+            return;
+        };
+        self.events += times;
+        self.repeated += times;
+        self.first = self.first.min(moment.begin);
+        self.last = self.last.max(moment.end);
+        if !context.sums() {
+            return;
+        }
+        if let Some(sum) = self.calls.get_mut(row(call)) {
+            sum.count += times;
+            sum.ns = sum.ns.saturating_add(ns);
+        }
+        self.mpi_ns = self.mpi_ns.saturating_add(ns);
+        for (begin, end) in repeat.spread(moment.begin, moment.end) {
+            self.count_pattern(context, meaning, begin, end);
+        }
+        self.count_region(moment.thread, ns);
+        if let Some(comm) = self.comm_of(call, meaning).and_then(|at| self.comms.get_mut(at)) {
+            comm.calls += times;
+            comm.ns = comm.ns.saturating_add(ns);
+        }
+    }
+
+    /// The communicator of a call.
+    #[inline]
+    fn comm_of(&mut self, call: &CallMoment, meaning: &Meaning) -> Option<usize> {
+        let signature = &call.signature;
+        match (signature.present & present::OBJECT != 0, meaning.on_window) {
+            (true, false) => self.comm(signature.object),
+            (true, true) => self.windows.get(&signature.object).map(|window| window.comm),
+            (false, _) => None,
         }
     }
 
@@ -674,11 +728,7 @@ impl RankState {
         let begin = if off && !starts { end } else { moment.begin };
         let mut blocked = Blocked { begin, end, call: number, large: signature.large, group: 0 };
         let has = |bit| signature.present & bit != 0;
-        let comm = match (has(present::OBJECT), meaning.on_window) {
-            (true, false) => self.comm(signature.object),
-            (true, true) => self.windows.get(&signature.object).map(|window| window.comm),
-            (false, _) => None,
-        };
+        let comm = self.comm_of(call, meaning);
         let (peer, label) = (signature.peer, signature.tag);
         let nobody = has(present::PEER) && peer == rank::PROC_NULL;
         let nothing = nobody || meaning.total == Total::Nothing;

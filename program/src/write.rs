@@ -163,6 +163,24 @@ impl<'h> RankWriter<'h> {
         self.record(thread, now, false, 0, |encoder, payload| encoder.more(payload, requests))
     }
 
+    /// Counts repetitions of the last events of a thread, so many tests that failed: how often, the ticks from the
+    /// end of the last event to that of the last repetition, and the ticks inside of the calls.
+    pub fn repeat(&mut self, thread: u16, tests: u8, numbers: [u32; 3]) -> io::Result<()> {
+        let [times, ticks, _] = numbers;
+        self.record(thread, 0, false, 0, |encoder, payload| {
+            let place = encoder.repeat(payload, tests)?;
+            if let Some(place) = payload.get_mut(place..place + 12) {
+                for (place, number) in place.chunks_exact_mut(4).zip(numbers) {
+                    place.copy_from_slice(&number.to_le_bytes());
+                }
+            }
+            encoder.repeated(ticks);
+            Ok(())
+        })?;
+        self.events += u64::from(times);
+        Ok(())
+    }
+
     /// Defines a communicator with the world ranks of its members.
     pub fn communicator(
         &mut self,

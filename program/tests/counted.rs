@@ -325,3 +325,52 @@ fn bytes_of_persistent_requests_are_those_of_the_call_that_made_them() {
     assert_eq!(rows.map(|name| bytes(&profile, name)), [2 * 51, 2 * 51, 2 * 3 * 16, 0]);
     assert_eq!(profile.lost, LostSums::default());
 }
+
+/// Rank 0 tests for 100 us whether a message is there, in a region; each test takes 60 of 100 ns.
+fn polls(counted: bool) -> Profile {
+    two(|a, b| {
+        a.name(1, "poll");
+        a.region(1, true, 1_000);
+        let request = a.begin(Call::Irecv, 1_000, 1_010, 1, 0, 8);
+        let test = |made: &mut Made, place: u64| {
+            let end = 2_000 + 100 * place;
+            made.fails(Call::Test, end - 60, end, &[request]);
+        };
+        test(a, 0);
+        if counted {
+            a.repeat(1, [1_000, 100_000, 60_000]);
+        } else {
+            (1..=1_000).for_each(|place| test(a, place));
+        }
+        a.wait(102_100, 102_200, &[request]);
+        a.region(1, false, 103_000);
+        b.send(101_000, 101_100, 0, 8);
+    })
+}
+
+#[test]
+fn tests_that_were_only_counted_are_in_every_sum() {
+    let (counted, written) = (polls(true), polls(false));
+    let row = |profile: &Profile| {
+        let row = profile.calls.iter().find(|call| call.name == "MPI_Test").unwrap();
+        (row.count, (row.time_s * 1e9).round())
+    };
+    assert_eq!(row(&counted), (1_001, 60_060.0));
+    assert_eq!(row(&written), row(&counted));
+    assert_eq!(counted.events, written.events);
+    assert_eq!(counted.lost, LostSums::default());
+    let regions = |profile: &Profile| -> Vec<(f64, f64)> {
+        let ns = |s: f64| (s * 1e9).round();
+        profile.regions.iter().map(|row| (ns(row.time_s), ns(row.mpi_s))).collect()
+    };
+    assert_eq!(regions(&counted), regions(&written));
+    // Over the run, too, but for the edges of its parts.
+    let (a, b) = (&counted.pattern, &written.pattern);
+    for (a, b) in a.share_pct.iter().zip(&b.share_pct) {
+        for (a, b) in a.iter().zip(b) {
+            assert!((a - b).abs() < 2.0, "{a} and {b} %");
+        }
+    }
+    // Counting a test costs less than writing it.
+    assert!(counted.collector.ns_per_call < 0.2 * written.collector.ns_per_call);
+}

@@ -15,8 +15,8 @@ use crate::{exec, lammps};
 
 /// The cost of a call with an MPI library: what is measured, and the compiler.
 const CALLS: [(&str, &str); 2] = [
-    ("added to a recorded MPI call, Open MPI: the most of five kinds of call", "mpicc.openmpi"),
-    ("added to a recorded MPI call, MPICH: the most of five kinds of call", "mpicc.mpich"),
+    ("added to a recorded MPI call, Open MPI: the most of six kinds of call", "mpicc.openmpi"),
+    ("added to a recorded MPI call, MPICH: the most of six kinds of call", "mpicc.mpich"),
 ];
 
 /// Wrapped and bare calls alternate in one run, CPU time; the program prints a line for each kind of call.

@@ -57,6 +57,7 @@ int main(int argc, char **argv) {
     typeof(&MPI_Waitall) waitall = find("PMPI_Waitall");
     typeof(&MPI_Allreduce) allreduce = find("PMPI_Allreduce");
     typeof(&MPI_Iprobe) iprobe = find("PMPI_Iprobe");
+    typeof(&MPI_Test) test = find("PMPI_Test");
     int flag;
     /* A yardstick for this machine. */
     double clock[BLOCKS];
@@ -85,6 +86,12 @@ int main(int argc, char **argv) {
     MEASURE("MPI_Iprobe, nothing there", 1,
         iprobe(0, 9, MPI_COMM_SELF, &flag, MPI_STATUS_IGNORE),
         MPI_Iprobe(0, 9, MPI_COMM_SELF, &flag, MPI_STATUS_IGNORE));
+    MPI_Irecv(y, 1, MPI_INT, 0, 9, MPI_COMM_SELF, q);
+    MEASURE("MPI_Test, not complete", 1,
+        test(q, &flag, MPI_STATUS_IGNORE),
+        MPI_Test(q, &flag, MPI_STATUS_IGNORE));
+    MPI_Cancel(q);
+    MPI_Wait(q, MPI_STATUS_IGNORE);
     MPI_Finalize();
     return 0;
 }

@@ -203,6 +203,8 @@ pub struct Trace {
     pub comms: HashMap<u32, Comm>,
     pub regions: Vec<String>,
     pub events: u64,
+    /// Of them, tests that were only counted.
+    pub repeated: u64,
     pub lost_marks: u64,
     pub finalized: bool,
     pub aborted: bool,
@@ -323,6 +325,16 @@ impl Reader {
     }
 }
 
+/// Writes the lines of tests that were made again in turn.
+fn take_turns(repeated: &mut Vec<(Line, u32)>, lines: &mut Vec<Line>) {
+    for round in 0..repeated.first().map_or(0, |(_, times)| *times) {
+        lines.extend(
+            repeated.iter().filter(|(_, times)| *times > round).map(|(line, _)| line.clone()),
+        );
+    }
+    repeated.clear();
+}
+
 /// Reads the file of a rank. Panics if anything in it is damaged.
 pub fn read_trace(path: &Path) -> Trace {
     let bytes = std::fs::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
@@ -356,8 +368,19 @@ pub fn read_trace(path: &Path) -> Trace {
             let lines = trace.threads.entry(chunk.header.thread).or_default();
             decoder.restart(chunk.payload, chunk.header.base);
             let mut events = 0;
+            let mut repeated = Vec::new();
             while let Some(record) = decoder.next_record() {
+                if !matches!(record, Record::Repeat { .. }) {
+                    take_turns(&mut repeated, lines);
+                }
                 match record {
+                    Record::Repeat { times, .. } if definitions => {
+                        trace.events += u64::from(times);
+                        trace.repeated += u64::from(times);
+                    }
+                    Record::Repeat { event, times, .. } => {
+                        repeated.push((reader.event(&event), times));
+                    }
                     Record::Communicator(def) if definitions => {
                         reader.comms.insert(
                             def.number,
@@ -415,6 +438,7 @@ pub fn read_trace(path: &Path) -> Trace {
                     _ => {}
                 }
             }
+            take_turns(&mut repeated, lines);
             assert_eq!(decoder.error(), None, "chunk {}", chunk.index);
             assert_eq!(events, chunk.header.events, "events of chunk {}", chunk.index);
             if definitions {
@@ -438,7 +462,11 @@ pub fn count_events(path: &Path) -> (u64, bool) {
         assert!(chunk.is_sound(), "chunk {} is damaged", chunk.index);
         decoder.restart(chunk.payload, chunk.header.base);
         while let Some(record) = decoder.next_record() {
-            events += u64::from(matches!(record, Record::Event(_)));
+            events += match record {
+                Record::Event(_) => 1,
+                Record::Repeat { times, .. } => u64::from(times),
+                _ => 0,
+            };
         }
         assert_eq!(decoder.error(), None, "chunk {}", chunk.index);
     }

@@ -175,6 +175,24 @@ impl Made {
         self.call(begin, end, Entry { signature, requests: items, ..BLANK });
     }
 
+    /// A test of these requests that fails.
+    pub fn fails(&mut self, call: Call, begin: u64, end: u64, requests: &[u64]) {
+        let items = requests.iter().map(|id| RequestItem {
+            id: *id,
+            outcome: Outcome::Pending,
+            actual: Actual::AS_POSTED,
+        });
+        let items: Vec<RequestItem> = items.collect();
+        let signature =
+            Signature { shape: shape::REQUESTS | shape::OUTCOME, ..Signature::of(call) };
+        self.call(begin, end, Entry { signature, requests: &items, found: false, ..BLANK });
+    }
+
+    /// The last tests, which failed, were made again: see [`RankWriter::repeat`].
+    pub fn repeat(&mut self, tests: u8, numbers: [u32; 3]) {
+        self.writer.repeat(0, tests, numbers).unwrap();
+    }
+
     pub fn collective(&mut self, call: Call, begin: u64, end: u64, comm: u32) {
         self.call(begin, end, Entry { signature: on_comm(call, comm), bytes: 8, ..BLANK });
     }

@@ -139,6 +139,14 @@ impl<'a> Reading<'a> {
                 };
                 self.advance(end, What::Communication(number));
             }
+            Event::Repeat(repeat) => {
+                self.enter_thread(moment.thread);
+                let number = repeat.call.signature.call.number();
+                for (begin, end) in repeat.spread(moment.begin, moment.end) {
+                    self.advance(begin, What::Compute);
+                    self.advance(end, What::Communication(number));
+                }
+            }
             Event::RegionName { region, name } if self.names.len() < NAMES => {
                 let name = String::from_utf8_lossy(arena.name(*name));
                 let name: String = name.chars().filter(|c| !c.is_control()).take(256).collect();

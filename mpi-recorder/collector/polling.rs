@@ -1,0 +1,362 @@
+//! Tests that fail, one soon after the other: a program that polls makes millions of them, and recording each
+//! would take longer than the test itself.
+//!
+//! Each test is first written like any call. If the same tests are made again in the same order, they are counted
+//! in a record of the mapped chunk, so that none is lost if the rank is killed, and the clock is read only at some
+//! of them. A test that comes late, succeeds or fails with an error is written like any call again: time in which
+//! the program did something else stays apart.
+
+use crate::clock;
+use crate::mpi::{Library, STATUS_WORDS};
+use crate::thread::{Looked, Scratch};
+use crate::wrap::State;
+use core::mem::swap;
+use core::ptr::{null_mut, with_exposed_provenance_mut};
+use mpi_abi::MAX_TESTS;
+
+/// Microseconds between two readings of the clock, at most.
+const BUDGET_US: u64 = 5;
+/// Tests from one reading to the next. Different ones are timed in turn, whatever their number.
+const STEPS: [u32; 4] = [1, 5, 17, 61];
+/// A test so many microseconds after the last reading is not one of those before.
+const LATE_US: u64 = 4 * BUDGET_US;
+/// Tests that follow each other more slowly, in microseconds, are written one by one.
+const SLOW_US: u64 = 1;
+/// Ticks that a record spans, at most: several tests share its time.
+const LONGEST_US: u64 = 10_000;
+
+/// Words of the longest argument list.
+pub const ARGUMENTS: usize = 6;
+/// Number of no function.
+const NOTHING: usize = usize::MAX;
+
+/// A test that has failed and is written.
+pub struct Failed {
+    /// Number of the function.
+    pub function: usize,
+    /// Arguments as the program gives them, and as the library gets them.
+    pub given: [usize; ARGUMENTS],
+    pub passed: [usize; ARGUMENTS],
+    /// Where the test says whether it has succeeded: an `int` that is 0 if not.
+    pub flag: usize,
+    /// The program's requests.
+    pub array: usize,
+    pub count: usize,
+    /// The call as read before it was made.
+    pub state: Option<State>,
+}
+
+/// A test that is made again, perhaps in turn with others.
+struct Slot {
+    failed: Failed,
+    /// What its requests were.
+    handles: Scratch<usize>,
+    /// What was found of them.
+    looked: Scratch<Looked>,
+    /// In place of `MPI_STATUS_IGNORE` and `MPI_STATUSES_IGNORE`.
+    status: [usize; STATUS_WORDS],
+    statuses: Scratch<u64>,
+}
+
+impl Slot {
+    const NEW: Slot = Slot {
+        failed: Failed {
+            function: NOTHING,
+            given: [0; ARGUMENTS],
+            passed: [0; ARGUMENTS],
+            flag: 0,
+            array: 0,
+            count: 0,
+            state: None,
+        },
+        handles: Scratch::NEW,
+        looked: Scratch::NEW,
+        status: [0; STATUS_WORDS],
+        statuses: Scratch::NEW,
+    };
+
+    /// Compares word by word: the arguments are in registers, and a vector comparison would have to wait until they
+    /// are stored.
+    #[inline(always)]
+    fn is<const N: usize>(&self, library: &Library, function: usize, args: &[usize; N]) -> bool {
+        let Failed { given, array, count, .. } = &self.failed;
+        if self.failed.function != function {
+            return false;
+        }
+        for (given, now) in given.iter().zip(args) {
+            if given != now {
+                return false;
+            }
+        }
+        let size = library.handle_size();
+        for (index, handle) in self.handles.filled(*count).iter().enumerate() {
+            // SAFETY: the call reads `count` requests there.
+            if unsafe { library.handle_at(array + index * size) } != *handle {
+                return false;
+            }
+        }
+        true
+    }
+}
+
+/// The tests that a thread makes again and again, and their record.
+pub struct Polling {
+    slots: [Slot; MAX_TESTS],
+    /// Tests that are written, one behind the other; 0 if the last call was none.
+    written: usize,
+    /// The one that comes next if they are made again, and its place.
+    next: *mut Slot,
+    place: usize,
+    /// The record's numbers in the chunk; null before the first repetition.
+    numbers: *mut u8,
+    /// End of the last test that is written.
+    first: u64,
+    /// Tests from one reading of the clock to the next, as a position in [`STEPS`], and how many are left.
+    step: usize,
+    left: u32,
+    /// End of the last test that was timed, ticks inside of it, and ticks from one test to the next.
+    last: u64,
+    inside: u64,
+    pace: u64,
+}
+
+impl Polling {
+    pub const NEW: Polling = Polling {
+        slots: [const { Slot::NEW }; MAX_TESTS],
+        written: 0,
+        next: null_mut(),
+        place: 0,
+        numbers: null_mut(),
+        first: 0,
+        step: 0,
+        left: 0,
+        last: 0,
+        inside: 0,
+        pace: 0,
+    };
+
+    /// Whether the last call was a test that failed.
+    #[inline(always)]
+    pub fn is_on(&self) -> bool {
+        self.written > 0
+    }
+
+    /// Tests that are written, one behind the other.
+    pub fn tests(&self) -> u8 {
+        self.written as u8
+    }
+
+    /// Address of a status that lasts as long as the next test that is written.
+    pub fn status(&mut self, written: usize) -> usize {
+        let slot = self.slots.get_mut(written % MAX_TESTS);
+        slot.map_or(0, |slot| slot.status.as_mut_ptr().expose_provenance())
+    }
+
+    /// A test has failed and is written behind so many others, from `begin` to `end`. Its requests are still as
+    /// before; what the thread has found of them, and the statuses that it has lent, are kept.
+    pub fn arm(
+        &mut self,
+        library: &Library,
+        failed: Failed,
+        (looked, statuses): (&mut Scratch<Looked>, &mut Scratch<u64>),
+        written: usize,
+        (begin, end): (u64, u64),
+    ) {
+        let Some(slot) = self.slots.get_mut(written % MAX_TESTS) else { return };
+        let handles = slot.handles.room(failed.count);
+        if handles.len() < failed.count {
+            return;
+        }
+        for (index, handle) in handles.iter_mut().enumerate() {
+            // SAFETY: the call has read `count` requests there.
+            *handle = unsafe { library.handle_at(failed.array + index * library.handle_size()) };
+        }
+        slot.failed = failed;
+        swap(&mut slot.looked, looked);
+        swap(&mut slot.statuses, statuses);
+        self.written = written % MAX_TESTS + 1;
+        self.restart(begin, end);
+    }
+
+    fn restart(&mut self, begin: u64, end: u64) {
+        self.begin_round();
+        self.numbers = null_mut();
+        (self.step, self.left) = (0, 0);
+        (self.first, self.last) = (end, end);
+        (self.inside, self.pace) = (end.saturating_sub(begin), 0);
+    }
+
+    /// How many tests are written, if one is to follow them; none if they were repeated.
+    pub fn open_end(&self) -> usize {
+        if self.numbers.is_null() { self.written } else { 0 }
+    }
+
+    /// The next test has failed again and was written, since it came late.
+    pub fn rearm(&mut self, place: usize, begin: u64, end: u64) {
+        self.slots.swap(0, place % MAX_TESTS);
+        self.written = 1;
+        self.restart(begin, end);
+    }
+
+    /// Whether this is the test that comes next.
+    #[inline(always)]
+    pub fn expects<const N: usize>(
+        &self,
+        library: &Library,
+        function: usize,
+        args: &[usize; N],
+    ) -> bool {
+        self.written > 0 && self.next().is_some_and(|slot| slot.is(library, function, args))
+    }
+
+    /// Place of the test that comes next.
+    pub fn place(&self) -> usize {
+        self.place
+    }
+
+    /// Exchanges what was found of the requests of a test.
+    pub fn exchange(&mut self, place: usize, looked: &mut Scratch<Looked>) {
+        if let Some(slot) = self.slots.get_mut(place) {
+            swap(&mut slot.looked, looked);
+        }
+    }
+
+    #[inline(always)]
+    fn next(&self) -> Option<&Slot> {
+        // SAFETY: null or one of the slots, which stay where they are.
+        unsafe { self.next.as_ref() }
+    }
+
+    /// The test that comes next.
+    #[inline(always)]
+    pub fn test(&self) -> Option<&Failed> {
+        self.next().map(|slot| &slot.failed)
+    }
+
+    /// Its arguments for the library.
+    #[inline(always)]
+    pub fn arguments<const N: usize>(&self) -> [usize; N] {
+        self.test().and_then(|test| test.passed.first_chunk()).copied().unwrap_or([0; N])
+    }
+
+    /// Whether the next test, which has just been made, has failed once more.
+    #[inline(always)]
+    pub fn has_failed(&self, result: usize) -> bool {
+        let flag = self.test().map_or(0, |test| test.flag);
+        // SAFETY: the call has succeeded and has stored an int there.
+        result as i32 == 0
+            && unsafe { with_exposed_provenance_mut::<i32>(flag).read_unaligned() } == 0
+    }
+
+    /// Whether the clock is to be read at the next test.
+    #[inline(always)]
+    pub fn is_due(&self) -> bool {
+        self.left == 0
+    }
+
+    /// Counts a test that was not timed.
+    #[inline(always)]
+    pub fn count(&mut self) {
+        self.left -= 1;
+        self.add(0, 1);
+        self.advance();
+    }
+
+    #[inline(always)]
+    fn advance(&mut self) {
+        self.place += 1;
+        if self.place == self.written {
+            self.begin_round();
+        } else {
+            // SAFETY: fewer than `written` slots from the first.
+            self.next = unsafe { self.next.add(1) };
+        }
+    }
+
+    #[inline(always)]
+    fn begin_round(&mut self) {
+        self.place = 0;
+        self.next = self.slots.as_mut_ptr();
+    }
+
+    /// Adds to a number of the record.
+    #[inline(always)]
+    fn add(&mut self, number: usize, amount: u32) {
+        // SAFETY: the record is in the mapped chunk of this thread. Tests that are not timed come after one
+        // that was, which has begun it.
+        unsafe {
+            let place = self.numbers.add(4 * number).cast::<u32>();
+            place.write_unaligned(place.read_unaligned().wrapping_add(amount));
+        }
+    }
+
+    pub fn has_record(&self) -> bool {
+        !self.numbers.is_null()
+    }
+
+    pub fn begin_record(&mut self, numbers: *mut u8) {
+        self.numbers = numbers;
+    }
+
+    /// Tests from one reading of the clock to the next.
+    fn every(&self) -> u32 {
+        STEPS.get(self.step).copied().unwrap_or(1)
+    }
+
+    /// Tests that were not timed, since the last one that was.
+    fn untimed(&self) -> u64 {
+        u64::from(self.every() - 1 - self.left)
+    }
+
+    /// Whether a timed test belongs to those before it.
+    pub fn continues(&self, end: u64) -> bool {
+        let us = clock::ticks_per_us();
+        let limit = if self.step == 0 { SLOW_US } else { LATE_US };
+        end.wrapping_sub(self.last) <= limit * us
+            && end.wrapping_sub(self.first) < LONGEST_US * us
+    }
+
+    /// Counts a timed test.
+    pub fn time(&mut self, begin: u64, end: u64) {
+        let passed = end.wrapping_sub(self.last);
+        let tests = u64::from(self.every());
+        self.inside = end.saturating_sub(begin).min(passed / tests);
+        self.pace = passed / tests;
+        self.add(0, 1);
+        self.add(1, passed as u32);
+        self.add(2, (self.inside * tests) as u32);
+        self.last = end;
+        let most = BUDGET_US * clock::ticks_per_us() / self.pace.max(1);
+        let fits = |step: usize| STEPS.get(step).is_some_and(|tests| u64::from(*tests) <= most);
+        self.step = match self.step {
+            step if fits(step + 1) => step + 1,
+            step if fits(step) => step,
+            _ => 0,
+        };
+        self.left = self.every() - 1;
+        self.advance();
+    }
+
+    /// When the next test began, which was not timed and has ended now.
+    pub fn begin_of_next(&self, end: u64) -> u64 {
+        let before = (self.untimed() + 1) * self.pace - self.inside.min(self.pace);
+        self.last.saturating_add(before).min(end)
+    }
+
+    /// The tests are over, at this time at the latest. Returns how many repetitions there were and the ticks
+    /// that they took; `None` if there were none.
+    pub fn end(&mut self, limit: u64) -> Option<(u32, u32)> {
+        self.written = 0;
+        if self.numbers.is_null() {
+            return None;
+        }
+        let ticks = (self.untimed() * self.pace).min(limit.saturating_sub(self.last));
+        self.add(1, ticks as u32);
+        self.add(2, (self.untimed() * self.inside).min(ticks) as u32);
+        // SAFETY: as in `add`.
+        let [times, ticks] =
+            [0, 4].map(|at| unsafe { self.numbers.add(at).cast::<u32>().read_unaligned() });
+        self.numbers = null_mut();
+        Some((times, ticks))
+    }
+}
