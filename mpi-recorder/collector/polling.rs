@@ -9,9 +9,9 @@
 use crate::clock;
 use crate::mpi::{Library, STATUS_WORDS};
 use crate::thread::{Looked, Scratch};
-use crate::wrap::State;
+use crate::wrap::{Invoke, State};
 use core::mem::swap;
-use core::ptr::{null_mut, with_exposed_provenance_mut};
+use core::ptr::{null_mut, with_exposed_provenance};
 use mpi_abi::MAX_TESTS;
 
 /// Microseconds between two readings of the clock, at most.
@@ -32,8 +32,9 @@ const NOTHING: usize = usize::MAX;
 
 /// A test that has failed and is written.
 pub struct Failed {
-    /// Number of the function.
+    /// Number of the function, and its address.
     pub function: usize,
+    pub real: usize,
     /// Arguments as the program gives them, and as the library gets them.
     pub given: [usize; ARGUMENTS],
     pub passed: [usize; ARGUMENTS],
@@ -47,10 +48,13 @@ pub struct Failed {
 }
 
 /// A test that is made again, perhaps in turn with others.
-struct Slot {
+pub struct Slot {
     failed: Failed,
-    /// What its requests were.
-    handles: Scratch<usize>,
+    /// Bytes of its requests, and what they were.
+    bytes: usize,
+    handles: Scratch<u8>,
+    /// The test that comes after it.
+    following: *mut Slot,
     /// What was found of them.
     looked: Scratch<Looked>,
     /// In place of `MPI_STATUS_IGNORE` and `MPI_STATUSES_IGNORE`.
@@ -62,6 +66,7 @@ impl Slot {
     const NEW: Slot = Slot {
         failed: Failed {
             function: NOTHING,
+            real: 0,
             given: [0; ARGUMENTS],
             passed: [0; ARGUMENTS],
             flag: 0,
@@ -69,7 +74,9 @@ impl Slot {
             count: 0,
             state: None,
         },
+        bytes: 0,
         handles: Scratch::NEW,
+        following: null_mut(),
         looked: Scratch::NEW,
         status: [0; STATUS_WORDS],
         statuses: Scratch::NEW,
@@ -78,8 +85,8 @@ impl Slot {
     /// Compares word by word: the arguments are in registers, and a vector comparison would have to wait until they
     /// are stored.
     #[inline(always)]
-    fn is<const N: usize>(&self, library: &Library, function: usize, args: &[usize; N]) -> bool {
-        let Failed { given, array, count, .. } = &self.failed;
+    fn is<const N: usize>(&self, function: usize, args: &[usize; N]) -> bool {
+        let Failed { given, array, .. } = &self.failed;
         if self.failed.function != function {
             return false;
         }
@@ -88,15 +95,56 @@ impl Slot {
                 return false;
             }
         }
-        let size = library.handle_size();
-        for (index, handle) in self.handles.filled(*count).iter().enumerate() {
-            // SAFETY: the call reads `count` requests there.
-            if unsafe { library.handle_at(array + index * size) } != *handle {
+        let mut at = 0;
+        while at + 8 <= self.bytes {
+            // SAFETY: the call reads `bytes` bytes of requests, and as many are kept.
+            if unsafe { word::<u64>(*array + at) != word(self.handles.address() + at) } {
                 return false;
             }
+            at += 8;
         }
-        true
+        // SAFETY: as above; requests of 4 bytes.
+        at == self.bytes
+            || unsafe { word::<u32>(*array + at) == word(self.handles.address() + at) }
     }
+
+    /// Makes the test again.
+    ///
+    /// # Safety
+    /// It is one of `N` arguments, and its requests are as they were.
+    #[inline(always)]
+    pub unsafe fn make<const N: usize>(&self) -> usize
+    where
+        [usize; N]: Invoke,
+    {
+        // SAFETY: the arguments of the first time, with our own status in place of MPI_STATUS_IGNORE.
+        unsafe { self.arguments::<N>().invoke(self.failed.real) }
+    }
+
+    /// Its arguments for the library.
+    #[inline(always)]
+    pub fn arguments<const N: usize>(&self) -> [usize; N] {
+        self.failed.passed.first_chunk().copied().unwrap_or([0; N])
+    }
+
+    /// Whether the test, which has just been made, has failed once more.
+    #[inline(always)]
+    pub fn has_failed(&self, result: usize) -> bool {
+        // SAFETY: the call has succeeded and has stored an int there.
+        result as i32 == 0 && unsafe { word::<u32>(self.failed.flag) } == 0
+    }
+
+    pub fn test(&self) -> &Failed {
+        &self.failed
+    }
+}
+
+/// # Safety
+/// There is such a value at the address.
+#[inline(always)]
+unsafe fn word<T: Copy>(address: usize) -> T {
+    // SAFETY: by contract; alignment is that of the type, but not relied upon.
+    unsafe { with_exposed_provenance::<T>(address).read_unaligned() }
 }
 
 /// The tests that a thread makes again and again, and their record.
@@ -104,9 +152,8 @@ pub struct Polling {
     slots: [Slot; MAX_TESTS],
     /// Tests that are written, one behind the other; 0 if the last call was none.
     written: usize,
-    /// The one that comes next if they are made again, and its place.
+    /// The one that comes next if they are made again; null if the last call was no test.
     next: *mut Slot,
-    place: usize,
     /// The record's numbers in the chunk; null before the first repetition.
     numbers: *mut u8,
     /// End of the last test that is written.
@@ -125,7 +172,6 @@ impl Polling {
         slots: [const { Slot::NEW }; MAX_TESTS],
         written: 0,
         next: null_mut(),
-        place: 0,
         numbers: null_mut(),
         first: 0,
         step: 0,
@@ -163,14 +209,16 @@ impl Polling {
         (begin, end): (u64, u64),
     ) {
         let Some(slot) = self.slots.get_mut(written % MAX_TESTS) else { return };
-        let handles = slot.handles.room(failed.count);
-        if handles.len() < failed.count {
+        let bytes = failed.count * library.handle_size();
+        let handles = slot.handles.room(bytes);
+        if handles.len() < bytes {
             return;
         }
-        for (index, handle) in handles.iter_mut().enumerate() {
+        for (at, byte) in handles.iter_mut().enumerate() {
             // SAFETY: the call has read `count` requests there.
-            *handle = unsafe { library.handle_at(failed.array + index * library.handle_size()) };
+            *byte = unsafe { word(failed.array + at) };
         }
+        slot.bytes = bytes;
         slot.failed = failed;
         swap(&mut slot.looked, looked);
         swap(&mut slot.statuses, statuses);
@@ -179,7 +227,12 @@ impl Polling {
     }
 
     fn restart(&mut self, begin: u64, end: u64) {
-        self.begin_round();
+        let first = self.slots.as_mut_ptr();
+        for (place, slot) in self.slots.iter_mut().take(self.written).enumerate() {
+            let following = if place + 1 == self.written { 0 } else { place + 1 };
+            slot.following = first.wrapping_add(following);
+        }
+        self.next = first;
         self.numbers = null_mut();
         (self.step, self.left) = (0, 0);
         (self.first, self.last) = (end, end);
@@ -198,20 +251,17 @@ impl Polling {
         self.restart(begin, end);
     }
 
-    /// Whether this is the test that comes next.
+    /// The test that comes next, if it is this one. It stays where it is.
     #[inline(always)]
-    pub fn expects<const N: usize>(
-        &self,
-        library: &Library,
-        function: usize,
-        args: &[usize; N],
-    ) -> bool {
-        self.written > 0 && self.next().is_some_and(|slot| slot.is(library, function, args))
+    pub fn expected<const N: usize>(&self, function: usize, args: &[usize; N]) -> Option<*const Slot> {
+        // SAFETY: null or one of the slots.
+        let next = unsafe { self.next.as_ref()? };
+        next.is(function, args).then_some(&raw const *next)
     }
 
     /// Place of the test that comes next.
     pub fn place(&self) -> usize {
-        self.place
+        (self.next.addr() - self.slots.as_ptr().addr()) / size_of::<Slot>()
     }
 
     /// Exchanges what was found of the requests of a test.
@@ -219,33 +269,6 @@ impl Polling {
         if let Some(slot) = self.slots.get_mut(place) {
             swap(&mut slot.looked, looked);
         }
-    }
-
-    #[inline(always)]
-    fn next(&self) -> Option<&Slot> {
-        // SAFETY: null or one of the slots, which stay where they are.
-        unsafe { self.next.as_ref() }
-    }
-
-    /// The test that comes next.
-    #[inline(always)]
-    pub fn test(&self) -> Option<&Failed> {
-        self.next().map(|slot| &slot.failed)
-    }
-
-    /// Its arguments for the library.
-    #[inline(always)]
-    pub fn arguments<const N: usize>(&self) -> [usize; N] {
-        self.test().and_then(|test| test.passed.first_chunk()).copied().unwrap_or([0; N])
-    }
-
-    /// Whether the next test, which has just been made, has failed once more.
-    #[inline(always)]
-    pub fn has_failed(&self, result: usize) -> bool {
-        let flag = self.test().map_or(0, |test| test.flag);
-        // SAFETY: the call has succeeded and has stored an int there.
-        result as i32 == 0
-            && unsafe { with_exposed_provenance_mut::<i32>(flag).read_unaligned() } == 0
     }
 
     /// Whether the clock is to be read at the next test.
@@ -264,19 +287,8 @@ impl Polling {
 
     #[inline(always)]
     fn advance(&mut self) {
-        self.place += 1;
-        if self.place == self.written {
-            self.begin_round();
-        } else {
-            // SAFETY: fewer than `written` slots from the first.
-            self.next = unsafe { self.next.add(1) };
-        }
-    }
-
-    #[inline(always)]
-    fn begin_round(&mut self) {
-        self.place = 0;
-        self.next = self.slots.as_mut_ptr();
+        // SAFETY: one of the slots, since a test has been made again.
+        self.next = unsafe { (*self.next).following };
     }
 
     /// Adds to a number of the record.
@@ -347,6 +359,7 @@ impl Polling {
     /// that they took; `None` if there were none.
     pub fn end(&mut self, limit: u64) -> Option<(u32, u32)> {
         self.written = 0;
+        self.next = null_mut();
         if self.numbers.is_null() {
             return None;
         }

@@ -70,17 +70,8 @@ impl<T> Default for Scratch<T> {
 }
 
 impl<T: Copy> Scratch<T> {
-    /// The first values, without those that there was never room for.
-    #[inline(always)]
-    pub fn filled(&self, count: usize) -> &[T] {
-        if self.memory.is_null() {
-            return &[];
-        }
-        // SAFETY: as in `room`.
-        unsafe { core::slice::from_raw_parts(self.memory, count.min(self.capacity)) }
-    }
-
     /// Where it is, until it grows.
+    #[inline(always)]
     pub fn address(&self) -> usize {
         self.memory.expose_provenance()
     }

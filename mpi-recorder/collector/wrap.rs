@@ -4,7 +4,7 @@
 use crate::comms::{self, Comm, Message};
 use crate::layout::{LAYOUTS, Layout, Sizes, special};
 use crate::mpi::{self, Failure, Library, REAL, STATUS_WORDS, UNDEFINED};
-use crate::polling::{ARGUMENTS, Failed};
+use crate::polling::{ARGUMENTS, Failed, Slot};
 use crate::requests::{Open, REQUESTS, flag};
 use crate::thread::{self, Looked, Scratch, Thread};
 use crate::{output, start};
@@ -105,11 +105,11 @@ where
     [usize; N]: Invoke,
 {
     if let Some(thread) = thread::idle()
-        && thread.polling.expects(thread.library, function, &args)
+        && let Some(slot) = thread.polling.expected(function, &args)
         && thread::ON.load(Ordering::Relaxed)
     {
-        // SAFETY: the caller's arguments.
-        return unsafe { test_again::<N>(thread, real(function)) };
+        // SAFETY: the caller's arguments; the slot is the thread's and stays where it is.
+        return unsafe { test_again::<N>(thread, &*slot) };
     }
     // SAFETY: the caller's arguments.
     unsafe { call(function, args) }
@@ -117,7 +117,7 @@ where
 
 /// The test that comes next where tests fail.
 #[inline(always)]
-unsafe fn test_again<const N: usize>(thread: &mut Thread, real: usize) -> usize
+unsafe fn test_again<const N: usize>(thread: &mut Thread, slot: &Slot) -> usize
 where
     [usize; N]: Invoke,
 {
@@ -125,54 +125,59 @@ where
     thread.enter(&raw const frame as usize);
     if thread.polling.is_due() {
         // SAFETY: as below.
-        return unsafe { test_timed::<N>(thread, real) };
+        return unsafe { test_timed::<N>(thread, slot) };
     }
-    // SAFETY: the arguments of the first time, with our own status in place of MPI_STATUS_IGNORE.
-    let result = unsafe { thread.polling.arguments::<N>().invoke(real) };
-    if thread.polling.has_failed(result) {
+    // SAFETY: its arguments were compared.
+    let result = unsafe { slot.make::<N>() };
+    if slot.has_failed(result) {
         thread.polling.count();
-    } else {
-        let end = start::ticks();
-        let begin = thread.polling.begin_of_next(end);
-        tested::<N>(thread, result, begin, end);
+        thread.leave();
+        return result;
     }
-    thread.leave();
-    result
+    let end = start::ticks();
+    tested::<N>(thread, slot, result, thread.polling.begin_of_next(end), end)
 }
 
 #[cold]
 #[inline(never)]
-unsafe fn test_timed<const N: usize>(thread: &mut Thread, real: usize) -> usize
+unsafe fn test_timed<const N: usize>(thread: &mut Thread, slot: &Slot) -> usize
 where
     [usize; N]: Invoke,
 {
     let begin = start::ticks();
     // SAFETY: as in `test_again`.
-    let result = unsafe { thread.polling.arguments::<N>().invoke(real) };
+    let result = unsafe { slot.make::<N>() };
     let end = start::ticks();
-    if !(thread.polling.has_failed(result) && thread.repeat(begin, end)) {
-        tested::<N>(thread, result, begin, end);
+    if slot.has_failed(result) && thread.repeat(begin, end) {
+        thread.leave();
+        return result;
     }
-    thread.leave();
-    result
+    tested::<N>(thread, slot, result, begin, end)
 }
 
 /// Writes a test that is not counted with those before it.
 #[cold]
 #[inline(never)]
-fn tested<const N: usize>(thread: &mut Thread, result: usize, begin: u64, end: u64) {
-    let (place, failed) = (thread.polling.place(), thread.polling.has_failed(result));
-    let words = thread.polling.arguments::<N>();
-    let Some(test) = thread.polling.test() else { return };
-    let Some(layout) = layout_of(test.function) else { return };
-    let Some(mut state) = test.state else { return };
-    let args = Arguments { words: &words, layout, large: false };
-    thread.polling.exchange(place, &mut thread.looked);
-    state.conclude(thread, &args, begin, end, result as i32);
-    thread.polling.exchange(place, &mut thread.looked);
-    if failed {
-        thread.polling.rearm(place, begin, end);
+fn tested<const N: usize>(
+    thread: &mut Thread,
+    slot: &Slot,
+    result: usize,
+    begin: u64,
+    end: u64,
+) -> usize {
+    let (place, failed) = (thread.polling.place(), slot.has_failed(result));
+    let words = slot.arguments::<N>();
+    if let (Some(layout), Some(mut state)) = (layout_of(slot.test().function), slot.test().state) {
+        let args = Arguments { words: &words, layout, large: false };
+        thread.polling.exchange(place, &mut thread.looked);
+        state.conclude(thread, &args, begin, end, result as i32);
+        thread.polling.exchange(place, &mut thread.looked);
+        if failed {
+            thread.polling.rearm(place, begin, end);
+        }
     }
+    thread.leave();
+    result
 }
 
 /// What the arguments of a function mean.
@@ -700,7 +705,7 @@ impl State {
             (args.word(layout.one_request), usize::from(one))
         };
         let flag = args.word(at);
-        let failed = Failed { function, given, passed, flag, array, count, state: Some(self) };
+        let failed = Failed { function, real: real(function), given, passed, flag, array, count, state: Some(self) };
         (count <= MAX_REQUESTS).then_some(failed)
     }
 
