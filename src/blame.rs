@@ -4,7 +4,7 @@ use std::{fs, io::Write, path::PathBuf, process::ExitCode};
 
 use anyhow::{Result, bail};
 use clap::Args;
-use study::{files, traced};
+use study::{explain::traced, files};
 
 use crate::{options::work, output};
 

@@ -336,7 +336,7 @@ pub struct Report {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["html", "no_projection"])]
     pub baseline: Option<PathBuf>,
     /// How much longer a job may take than on the good node
-    #[arg(long, value_name = "PERCENT", default_value = study::fleet::TOLERANCE, value_parser = units::percent, requires = "baseline")]
+    #[arg(long, value_name = "PERCENT", default_value = study::decide::fleet::TOLERANCE, value_parser = units::percent, requires = "baseline")]
     pub tolerance: f64,
     /// Also list the longest detours, each with all its details
     #[arg(long, value_name = "N", default_value_t = 0, conflicts_with_all = ["html", "baseline"], default_missing_value = "10", num_args = 0..=1, value_parser = clap::value_parser!(u16).range(0..=1000))]
@@ -385,11 +385,11 @@ pub fn command() -> clap::Command {
     let usual = |command: clap::Command| {
         command
             .mut_arg("iterations", |arg| {
-                arg.help("Number of iterations").default_value(study::workload::ITERATIONS)
+                arg.help("Number of iterations").default_value(study::jobs::workload::ITERATIONS)
             })
             .mut_arg("compute", |arg| {
                 let help = "Compute time before each collective";
-                arg.help(help).default_value(study::workload::COMPUTE)
+                arg.help(help).default_value(study::jobs::workload::COMPUTE)
             })
     };
     let command = ["whatif", "diff", "report", "demo"]

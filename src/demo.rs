@@ -5,10 +5,11 @@ use std::{io::Cursor, path::Path, process::ExitCode};
 
 use anyhow::Result;
 use study::{
-    advice::Advice,
-    decision::decide,
-    open::{self, AnyReader, Input},
-    summary::summarise,
+    decide::{advice::Advice, decision::decide},
+    recording::{
+        open::{self, AnyReader, Input},
+        summary::summarise,
+    },
 };
 use trace::Reader;
 

@@ -13,10 +13,12 @@ use clap::Args;
 use report::Side;
 use serde::Serialize;
 use study::{
-    advice::Advice,
-    compare::{self, Compared, Request, compare},
-    decision, open,
-    summary::summarise,
+    decide::{
+        advice::Advice,
+        compare::{self, Compared, Request, compare},
+        decision,
+    },
+    recording::{open, summary::summarise},
 };
 
 use crate::{
@@ -139,7 +141,7 @@ fn programs(options: &Options) -> Result<ExitCode> {
         );
     }
     let threads = options.work.threads();
-    let compared = study::programs::compare(&options.before, &options.after, threads)?;
+    let compared = study::decide::programs::compare(&options.before, &options.after, threads)?;
     output::print(&compared, options.json, |compared, layout| {
         report::programs(compared, report::Options { all: options.all, ..layout })
     })?;

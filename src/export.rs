@@ -4,7 +4,7 @@ use std::{io::Write, process::ExitCode};
 
 use anyhow::{Result, bail};
 use formats::export::{ExportFormat, export as write_format};
-use study::{
+use study::recording::{
     export::{self, Quantum},
     open::{self, AnyReader},
     summary::summarise,

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use anyhow::Result;
-use study::import::{self, Imported};
+use study::recording::import::{self, Imported};
 
 use crate::{cli, output};
 
@@ -22,8 +22,11 @@ pub fn run(options: &cli::Import) -> Result<ExitCode> {
 }
 
 fn text(imported: &Imported, options: &cli::Import) -> String {
-    let mut text =
-        format!("{}: {}\n", study::open::split_run(&options.file).0.display(), imported.format);
+    let mut text = format!(
+        "{}: {}\n",
+        study::recording::open::split_run(&options.file).0.display(),
+        imported.format
+    );
     for (index, run) in imported.runs.iter().enumerate() {
         let known = |ns: Option<f64>| ns.map_or("unknown".to_owned(), |ns| format!("{ns:.1} ns"));
         let (t_min, threshold) = (known(run.t_min_ns), known(run.threshold_ns));

@@ -8,7 +8,7 @@ use std::{
 
 use anyhow::Result;
 use clap::Args;
-use study::inject::{Played, Request, plan};
+use study::recording::inject::{Played, Request, plan};
 use tokio::signal::unix::SignalKind;
 
 use crate::{Verbosity, output, signals, units};

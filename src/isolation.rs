@@ -11,10 +11,11 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 use study::{
-    advice::Advice,
-    isolation::{Facts, TickNeed, audit, busy_pct, cpu_times},
-    open,
-    summary::summarise,
+    decide::{
+        advice::Advice,
+        isolation::{Facts, TickNeed, audit, busy_pct, cpu_times},
+    },
+    recording::{open, summary::summarise},
 };
 
 use crate::{cli, options::work::INTERRUPTED, output, record};

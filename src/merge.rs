@@ -13,7 +13,7 @@ use std::{
 use anyhow::{Context, Result, bail};
 use report::words::plural;
 use serde::Serialize;
-use study::{files, shards};
+use study::{files, run::shards};
 use tokio::signal::unix::SignalKind;
 use trace::{Manifest, Merge, Reader, Writer};
 

@@ -16,7 +16,7 @@ use link::{
     measure::{Measured, Plan, measure, serve},
     tcp::{TcpLink, with_port},
 };
-use study::loggops::{About, fit};
+use study::network::loggops::{About, fit};
 
 use crate::{Verbosity, output, units};
 

@@ -10,11 +10,13 @@ use analysis::{
 use anyhow::Result;
 use report::html::{self, Input};
 use study::{
-    advice::Remedies,
-    decision::Report,
-    open::AnyReader,
-    projection::{Request, project},
-    work::Work,
+    decide::{
+        advice::Remedies,
+        decision::Report,
+        projection::{Request, project},
+    },
+    recording::open::AnyReader,
+    run::work::Work,
 };
 
 /// The data of the figures.

@@ -16,8 +16,8 @@ use {
 use anyhow::{Context, Result};
 use serde::Serialize;
 use study::{
-    longest::{at, longest},
-    support::Needed,
+    noise::support::Needed,
+    recording::longest::{at, longest},
 };
 
 use crate::{Verbosity, cli, output};
@@ -109,7 +109,7 @@ fn stopped(until: &Until, output: &Path, command: Option<&OsStr>, quiet: bool) -
     }
     let reader = match trace::is_stream(output) {
         true => None,
-        false => Some(study::open::open(output)?),
+        false => Some(study::recording::open::open(output)?),
     };
     if let Some(reader) = reader.as_ref().filter(|_| !quiet) {
         let longest = longest(reader, 10)?;

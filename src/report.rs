@@ -7,16 +7,14 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 use study::{
-    advice::Advice,
-    compare,
-    decision::{Decision, Report, decide},
-    fleet,
-    longest::longest,
-    open,
-    open::AnyReader,
-    projection,
-    summary::summarise,
-    work::Work,
+    decide::{
+        advice::Advice,
+        compare,
+        decision::{Decision, Report, decide},
+        fleet, projection,
+    },
+    recording::{longest::longest, open, open::AnyReader, summary::summarise},
+    run::work::Work,
 };
 
 use crate::{Verbosity, cli, output, page};

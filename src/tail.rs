@@ -4,7 +4,7 @@ use std::{path::PathBuf, process::ExitCode, time::Duration};
 
 use anyhow::Result;
 use clap::Args;
-use study::tail::{Request, tails};
+use study::noise::tail::{Request, tails};
 
 use crate::{output, units};
 

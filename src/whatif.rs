@@ -7,10 +7,12 @@ use analysis::Part;
 use anyhow::Result;
 use clap::Args;
 use study::{
-    advice::Advice,
-    decision,
-    load::Load,
-    whatif::{Further, Request, ask, open_attributed},
+    decide::{
+        advice::Advice,
+        decision,
+        whatif::{Further, Request, ask, open_attributed},
+    },
+    recording::load::Load,
 };
 
 use crate::{

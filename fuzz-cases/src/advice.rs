@@ -3,7 +3,7 @@
 
 use std::sync::LazyLock;
 
-use study::advice::{Advice, AdvisedSource, Place};
+use study::decide::advice::{Advice, AdvisedSource, Place};
 use trace::Class;
 
 static BUILT_IN: LazyLock<Advice> =

@@ -3,12 +3,14 @@
 
 use analysis::words::{interval_said, percent_said, shell_quoted};
 use study::{
-    action::{Action, FEW_DETOURS, WORTHWHILE_PCT},
-    advice::Remedy,
-    decision::{Beyond, Decision},
-    load::{Busy, Load},
-    whatif::Baseline,
-    workload::Job,
+    decide::{
+        action::{Action, FEW_DETOURS, WORTHWHILE_PCT},
+        advice::Remedy,
+        decision::{Beyond, Decision},
+        whatif::Baseline,
+    },
+    jobs::workload::Job,
+    recording::load::{Busy, Load},
 };
 use trace::Class;
 
@@ -274,7 +276,7 @@ pub(crate) fn not_idle(load: &Load, when: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use study::advice::{Advice, AdvisedSource, Place, Split};
+    use study::decide::advice::{Advice, AdvisedSource, Place, Split};
 
     fn action(class: Class, process: &str, unit: Option<&str>) -> Option<Action> {
         let split = Split { job: (1..64).collect(), housekeeping: (0..1).collect() };

@@ -1,6 +1,6 @@
 //! Advice as text: what to do about each source that costs something.
 
-use study::{
+use study::decide::{
     advice::Remedy,
     whatif::{OfSource, WhatIf},
 };

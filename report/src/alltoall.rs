@@ -1,6 +1,6 @@
 //! Table of simulated all-to-alls: how long processors wait for each other, by rank count.
 
-use study::alltoall::Alltoalls;
+use study::jobs::alltoall::Alltoalls;
 
 use crate::{
     Options,
@@ -54,7 +54,7 @@ pub fn alltoall(results: &Alltoalls, options: Options) -> String {
 mod tests {
     use super::*;
 
-    use study::alltoall::Point;
+    use study::jobs::alltoall::Point;
 
     #[test]
     fn a_throughput_is_shown_where_it_is_known() {

@@ -3,10 +3,14 @@
 use std::collections::BTreeMap;
 
 use study::{
-    app::{AtRanks, Sweep},
-    hypotheses::{Refused, Tried},
-    sensitivity::{NoiseSensitivity, Sensitivity},
-    states::{Waits, path_in_words},
+    explain::{
+        sensitivity::{NoiseSensitivity, Sensitivity},
+        states::{Waits, path_in_words},
+    },
+    jobs::{
+        app::{AtRanks, Sweep},
+        hypotheses::{Refused, Tried},
+    },
 };
 
 use crate::{

@@ -1,8 +1,8 @@
 //! Why simulated runs took as long as they did: the parts of the critical path, and the noise on it.
 
 use study::{
-    blame::{Blame, Noise, Spread},
-    collective::Sweep,
+    explain::blame::{Blame, Noise, Spread},
+    jobs::collective::Sweep,
 };
 
 use crate::{

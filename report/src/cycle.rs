@@ -1,7 +1,7 @@
 //! Table of simulated cycles: what noise costs a butterfly allreduce, and what redundant exchanges
 //! recover.
 
-use study::cycle::Cycles;
+use study::jobs::cycle::Cycles;
 
 use crate::{
     Options,
@@ -60,7 +60,7 @@ pub fn cycle(results: &Cycles, options: Options) -> String {
 mod tests {
     use super::*;
 
-    use study::cycle::Point;
+    use study::jobs::cycle::Point;
 
     #[test]
     fn a_recovery_that_is_not_there_is_a_dash() {

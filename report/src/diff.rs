@@ -2,7 +2,7 @@
 //! for a job.
 
 use analysis::{Change, Comparison, Interval, Recording, Scope, SharesOf, Verdict};
-use study::compare::{Compared, Projected, Projection};
+use study::decide::compare::{Compared, Projected, Projection};
 use trace::Class;
 
 use crate::{

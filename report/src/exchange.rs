@@ -1,6 +1,6 @@
 //! The figures of simulated exchanges between two nodes.
 
-use study::exchange::Exchanges;
+use study::jobs::exchange::Exchanges;
 
 use crate::{
     Options,

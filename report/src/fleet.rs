@@ -1,6 +1,6 @@
 //! Many nodes against a good one: which pass, which fail, and why.
 
-use study::fleet::{Checked, Fleet};
+use study::decide::fleet::{Checked, Fleet};
 
 use crate::{
     Options,

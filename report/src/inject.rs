@@ -1,6 +1,6 @@
 //! What was played back, CPU by CPU.
 
-use study::inject::Injected;
+use study::recording::inject::Injected;
 
 use crate::{
     Options,

@@ -1,6 +1,6 @@
 //! The audit of CPUs that are meant to be quiet.
 
-use study::isolation::{Audit, AuditedCpu};
+use study::decide::isolation::{Audit, AuditedCpu};
 
 use crate::{
     Options,

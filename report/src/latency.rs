@@ -1,6 +1,6 @@
 //! Exchanges between all pairs of ranks: distributions, a heat map of the pairs, groups and outliers.
 
-use study::latency::{Distribution, Latencies, Pair};
+use study::network::latency::{Distribution, Latencies, Pair};
 
 use crate::{
     Options,
@@ -206,7 +206,7 @@ pub fn latency(latencies: &Latencies, options: Options) -> String {
 mod tests {
     use super::*;
 
-    use study::latency::{Collector, Facts, Part, assemble};
+    use study::network::latency::{Collector, Facts, Part, assemble};
 
     fn made(ranks: u32) -> Latencies {
         let mut collector = Collector::new(1);

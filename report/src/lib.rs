@@ -47,7 +47,7 @@ mod whatif;
 
 use analysis::{By, Summary};
 use serde::Serialize;
-use study::{decision::Report, json::Document, shards::Whole};
+use study::{decide::decision::Report, json::Document, run::shards::Whole};
 
 pub use actions::decision;
 pub use advice::advice;
@@ -60,15 +60,17 @@ pub use diff::{diff, headline as diff_headline};
 pub use dist::{dist, verdict as dist_verdict};
 pub use exchange::exchange;
 pub use fleet::fleet;
-pub use html::diff::{Side, diff_html};
-pub use html::dist::dist_html;
-pub use html::latency::latency_html;
-pub use html::profile::profile_html;
-pub use html::simulated::{
-    Pictures, alltoall_pictures, app_pictures, cycle_pictures, exchange_pictures, goal_pictures,
-    skeleton_pictures, sweep_pictures,
+pub use html::{
+    diff::{Side, diff_html},
+    dist::dist_html,
+    latency::latency_html,
+    profile::profile_html,
+    simulated::{
+        Pictures, alltoall_pictures, app_pictures, cycle_pictures, exchange_pictures,
+        goal_pictures, skeleton_pictures, sweep_pictures,
+    },
+    traced::traced_html,
 };
-pub use html::traced::traced_html;
 pub use inject::injected;
 pub use isolation::isolation;
 pub use latency::latency;

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use study::longest::{Longest, LongestPart};
+use study::recording::longest::{Longest, LongestPart};
 use trace::Class;
 
 use crate::{

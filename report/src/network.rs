@@ -1,6 +1,6 @@
 //! A measured network: tables of its parameters and round trips, and the file for `--net`.
 
-use study::loggops::{Estimate, Net};
+use study::network::loggops::{Estimate, Net};
 
 use crate::{
     Options,
@@ -177,7 +177,7 @@ fn parameters(estimate: &Estimate) -> String {
 mod tests {
     use super::*;
 
-    use study::loggops::{About, Piece};
+    use study::network::loggops::{About, Piece};
 
     fn made() -> Net {
         let estimate = Estimate {

@@ -1,8 +1,8 @@
 //! Two runs of a program compared, as text: time, regions, waits, calls and ranks.
 
 use study::{
-    programs::{Both, Programs, Run},
-    replay::Deviation,
+    decide::programs::{Both, Programs, Run},
+    jobs::replay::Deviation,
 };
 
 use crate::{

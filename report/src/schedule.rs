@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use study::schedule::{Finishes, Unit};
+use study::jobs::schedule::{Finishes, Unit};
 
 use crate::{
     Options,

@@ -1,6 +1,6 @@
 //! Statistics of a schedule as text.
 
-use study::goal::{SizeClass, Statistics};
+use study::jobs::goal::{SizeClass, Statistics};
 
 use crate::{
     Options,

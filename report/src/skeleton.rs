@@ -1,6 +1,6 @@
 //! Table of a skeleton's times with and without noise, by rank count.
 
-use study::skeleton::Skeletons;
+use study::jobs::skeleton::Skeletons;
 
 use crate::{Options, slowdown, slowdown_findings, words::wrap};
 
@@ -19,7 +19,7 @@ pub fn skeleton_findings(result: &Skeletons, options: Options) -> String {
 }
 
 fn shares(result: &Skeletons, options: Options) -> String {
-    let share = |point: &study::point::Point| {
+    let share = |point: &study::run::point::Point| {
         let (all, collectives) = (point.communication_pct?, point.collectives_pct?);
         Some((point.ranks, all, collectives))
     };

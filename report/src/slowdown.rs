@@ -2,8 +2,8 @@
 
 use simulate::stats::Knee;
 use study::{
-    collective::{SeriesKnee, Sweep},
-    point::Point,
+    jobs::collective::{SeriesKnee, Sweep},
+    run::point::Point,
 };
 
 use crate::{

@@ -1,6 +1,6 @@
 //! The longest detours to expect: what comes from data, what from a fitted tail, and what is only bounded.
 
-use study::tail::{Check, Kind, MARGIN, SourceTail, Tail, Tails};
+use study::noise::tail::{Check, Kind, MARGIN, SourceTail, Tail, Tails};
 
 use crate::{
     Options,

@@ -1,7 +1,7 @@
 //! The blame of a real run as text: how much of its critical path is noise, what the waiting comes from; then tables.
 
 use program::Profile;
-use study::traced::{LateBy, Source, TracedBlame, WaitsBy};
+use study::explain::traced::{LateBy, Source, TracedBlame, WaitsBy};
 
 use crate::{
     Options,

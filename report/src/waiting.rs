@@ -1,6 +1,6 @@
 //! What ranks of simulated runs wait for, as tables.
 
-use study::states::{LateBy, WaitState, Waits, WaitsBy};
+use study::explain::states::{LateBy, WaitState, Waits, WaitsBy};
 
 use crate::{
     Options,

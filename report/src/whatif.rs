@@ -2,7 +2,7 @@
 
 use analysis::By;
 use simulate::whatif::Effect;
-use study::whatif::{Answer, Change, Gain, Group, OfSource, WhatIf};
+use study::decide::whatif::{Answer, Change, Gain, Group, OfSource, WhatIf};
 
 use crate::{
     Options,

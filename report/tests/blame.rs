@@ -2,10 +2,12 @@
 
 use report::{Options, blame, blame_sweep, diagram, trace_events};
 use study::{
-    blame::{Blame, Noise, OnRank, Parts, Source, Spread},
-    collective::{About, KneeKeys, SeriesKnee, Sweep},
-    picture::{Bar, Detour, Doing, Flight, Picture, Stretch},
-    point::{Point, Runs, Series},
+    explain::{
+        blame::{Blame, Noise, OnRank, Parts, Source, Spread},
+        picture::{Bar, Detour, Doing, Flight, Picture, Stretch},
+    },
+    jobs::collective::{About, KneeKeys, SeriesKnee, Sweep},
+    run::point::{Point, Runs, Series},
 };
 use trace::Class;
 

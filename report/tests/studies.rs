@@ -9,14 +9,18 @@ use simulate::{
     whatif::Effect,
 };
 use study::{
-    advice::{Advice, AdvisedSource, Place},
-    exchange::{Request, simulate},
-    load::Load,
+    decide::{
+        advice::{Advice, AdvisedSource, Place},
+        whatif::{Answer, Baseline, Change, OfSource, WhatIf},
+    },
+    jobs::{
+        exchange::{Request, simulate},
+        workload::Job,
+    },
+    network::samples::Spec,
     noise,
-    samples::Spec,
-    whatif::{Answer, Baseline, Change, OfSource, WhatIf},
-    work::{Unwatched, Work},
-    workload::Job,
+    recording::load::Load,
+    run::work::{Unwatched, Work},
 };
 use trace::Class;
 

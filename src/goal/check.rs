@@ -5,7 +5,7 @@ use std::{path::PathBuf, process::ExitCode};
 use anyhow::{Result, bail};
 use clap::Args;
 use simulate::{goal::CalcUnit, loggops::Params};
-use study::goal::{self, Checked};
+use study::jobs::goal::{self, Checked};
 
 use crate::{
     options::{network, work},

@@ -5,7 +5,7 @@ use std::{path::PathBuf, process::ExitCode};
 use anyhow::{Context, Result};
 use clap::Args;
 use simulate::goal::{CalcUnit, Form};
-use study::{files, goal};
+use study::{files, jobs::goal};
 
 use super::FormName;
 

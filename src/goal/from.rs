@@ -6,7 +6,7 @@ use anyhow::Result;
 use application::Rules;
 use clap::Args;
 use simulate::{goal::CalcUnit, loggops::Params};
-use study::{
+use study::jobs::{
     app::{Source, directories, rules},
     goal,
 };

@@ -11,7 +11,7 @@ use simulate::{
     graph::{self, GraphError},
     loggops::Params,
 };
-use study::{
+use study::jobs::{
     goal,
     skeleton::{Name, parse_pattern, parse_preset},
 };

@@ -5,7 +5,7 @@ use std::{io::Write, path::PathBuf, process::ExitCode};
 use anyhow::Result;
 use clap::Args;
 use simulate::goal::CalcUnit;
-use study::goal;
+use study::jobs::goal;
 
 use crate::output;
 

@@ -15,7 +15,7 @@ use link::{
     pairs::{self, Plan},
 };
 use serde::{Deserialize, Serialize};
-use study::latency::{Collector, Facts, Group, Latencies, Part, assemble, topology};
+use study::network::latency::{Collector, Facts, Group, Latencies, Part, assemble, topology};
 
 use super::net::{Library, once_failed};
 use crate::{Verbosity, net, output, units};

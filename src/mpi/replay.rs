@@ -12,9 +12,11 @@ use clap::Args;
 use link::mpi::Rank;
 use mpi_recorder::{launcher::Task, worker::Recording};
 use study::{
-    hypotheses::{self, Question},
-    programs,
-    replay::{Deviation, Request},
+    decide::programs,
+    jobs::{
+        hypotheses::{self, Question},
+        replay::{Deviation, Request},
+    },
 };
 
 use super::{

@@ -10,7 +10,7 @@ use clap::Args;
 use program::Program;
 use study::{
     error::in_words,
-    traced::{self, DrawnHit},
+    explain::traced::{self, DrawnHit},
 };
 
 use crate::{options::work, output};

@@ -4,7 +4,7 @@
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
 use simulate::{collectives::Op, graph::Graph, job::Progress};
-use study::{
+use study::jobs::{
     blocks::{self, Sizes},
     job::{Request, parse_mapping, parse_op},
 };

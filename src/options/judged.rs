@@ -7,9 +7,12 @@ use anyhow::Result;
 use clap::Args;
 use simulate::loggops::Params;
 use study::{
-    decision, network as networks,
-    projection::{self, Request},
-    workload::{self, JobKind},
+    decide::{
+        decision,
+        projection::{self, Request},
+    },
+    jobs::workload::{self, JobKind},
+    network as networks,
 };
 
 use super::{
@@ -33,7 +36,7 @@ pub struct Options {
     #[command(flatten)]
     collectives: job::Options,
     /// Vector or block size in bytes
-    #[arg(long, default_value = study::workload::SIZE, value_parser = units::size)]
+    #[arg(long, default_value = study::jobs::workload::SIZE, value_parser = units::size)]
     size: u64,
     /// Simulated runs of the job; on the page, per point of its figures (fewer beyond 32 Ki ranks)
     /// [default: 12; 40 with --html and --baseline]
@@ -68,7 +71,7 @@ pub struct Options {
 }
 
 impl Options {
-    pub fn placement(&self) -> study::placement::Request {
+    pub fn placement(&self) -> study::noise::placement::Request {
         self.placement.request()
     }
 

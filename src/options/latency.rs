@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use simulate::noise::{Order, Rule};
-use study::variation::{Request, parse_order};
+use study::network::variation::{Request, parse_order};
 
 #[derive(Args)]
 #[group(skip)]

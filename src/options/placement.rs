@@ -1,7 +1,7 @@
 //! Which CPU of a recorded node each rank is on.
 
 use clap::{Args, ValueEnum};
-use study::placement::{Placement, Request};
+use study::noise::placement::{Placement, Request};
 
 #[derive(Args)]
 #[group(skip)]

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::Args;
-use study::{
+use study::run::{
     shard::{self, Settings, Shard},
     shards::{self, Partial},
     work::Work,

@@ -3,7 +3,7 @@
 
 use clap::{Args, ValueEnum};
 use simulate::skeleton::Only;
-use study::skeleton::{Description, Name};
+use study::jobs::skeleton::{Description, Name};
 
 use crate::units;
 

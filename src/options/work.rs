@@ -12,7 +12,7 @@ use anyhow::Result;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use simulate::sweep::SweepError;
-use study::work::{Unwatched, Watch, Work};
+use study::run::work::{Unwatched, Watch, Work};
 use tokio::signal::unix::SignalKind;
 
 use crate::{output, signals};

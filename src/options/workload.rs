@@ -9,7 +9,7 @@ use simulate::{
     goal::CalcUnit,
     loggops::{Local, Params},
 };
-use study::{
+use study::jobs::{
     app, goal,
     workload::{JobKind, Request},
 };
@@ -35,7 +35,7 @@ pub struct Options {
     #[command(flatten)]
     collectives: job::Options,
     /// Vector or block size in bytes
-    #[arg(long, default_value = study::workload::SIZE, value_parser = units::size)]
+    #[arg(long, default_value = study::jobs::workload::SIZE, value_parser = units::size)]
     size: u64,
     /// Simulate a GOAL schedule, text or binary, instead of a collective
     #[arg(
@@ -59,7 +59,7 @@ pub struct Options {
     /// L=..,o=..,g=..,G=..,O=..,S=.. (os=.. and or=.. for an o of sender and receiver;
     /// omitted parameters are 0, S unlimited; sizes=FILE for measured times of the bytes instead of G
     /// and O)
-    #[arg(long, default_value = study::workload::NET, value_parser = network::parse)]
+    #[arg(long, default_value = study::jobs::workload::NET, value_parser = network::parse)]
     net: Params,
     /// Network between ranks of one node, as for --net; requires --ranks-per-node [default: the same]
     #[arg(long, value_name = "NET", value_parser = network::parse, requires = "ranks_per_node")]
@@ -97,7 +97,7 @@ fn parse_ranks(text: &str) -> Result<u64, String> {
 }
 
 impl Options {
-    pub fn placement(&self) -> study::placement::Request {
+    pub fn placement(&self) -> study::noise::placement::Request {
         self.placement.request()
     }
 

@@ -10,11 +10,12 @@ use simulate::{
     resample::{Distribution, alltoall},
 };
 use study::{
-    alltoall::{MOST_SAMPLES, Request, Source, simulate, simulate_shard},
-    job::parse_op,
-    samples::Spec,
-    shards::Partial,
-    work::Work,
+    jobs::{
+        alltoall::{MOST_SAMPLES, Request, Source, simulate, simulate_shard},
+        job::parse_op,
+    },
+    network::samples::Spec,
+    run::{shards::Partial, work::Work},
 };
 
 use super::samples;

@@ -7,11 +7,12 @@ use application::Rules;
 use clap::{Args, ValueEnum};
 use simulate::loggops::Params;
 use study::{
-    app::{Part, Request, Source, directories, rules, simulate, simulate_shard},
     error::was_stopped,
-    hypotheses, point,
-    shards::Partial,
-    work::Work,
+    jobs::{
+        app::{Part, Request, Source, directories, rules, simulate, simulate_shard},
+        hypotheses,
+    },
+    run::{point, shards::Partial, work::Work},
 };
 
 use crate::{
@@ -67,7 +68,7 @@ pub struct Options {
     /// Network: chic, altix, cnl, zeptoos, xt4, alps, daint; a file of `detour mpi net`; or
     /// L=..,o=..,g=..,G=..,O=..,S=.. (os=.. and or=.. for an o of sender and receiver;
     /// omitted parameters are 0, S unlimited)
-    #[arg(long, default_value = study::workload::NET, value_parser = network::parse)]
+    #[arg(long, default_value = study::jobs::workload::NET, value_parser = network::parse)]
     net: Params,
     #[command(flatten)]
     sweep: sweep::Options,

@@ -9,11 +9,13 @@ use anyhow::Result;
 use clap::Args;
 use simulate::loggops::Params;
 use study::{
-    collective::{Request, Sweep, simulate, simulate_each, simulate_shard},
     error::was_stopped,
-    point::{self, Series},
-    shards::Partial,
-    work::Work,
+    jobs::collective::{Request, Sweep, simulate, simulate_each, simulate_shard},
+    run::{
+        point::{self, Series},
+        shards::Partial,
+        work::Work,
+    },
 };
 
 use crate::{

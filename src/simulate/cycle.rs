@@ -7,10 +7,11 @@ use anyhow::Result;
 use clap::Args;
 use simulate::loggops::Params;
 use study::{
-    cycle::{Request, Rounds, parse_cycles, parse_rounds, powers_of_two, simulate, simulate_shard},
+    jobs::cycle::{
+        Request, Rounds, parse_cycles, parse_rounds, powers_of_two, simulate, simulate_shard,
+    },
     noise,
-    shards::Partial,
-    work::Work,
+    run::{shards::Partial, work::Work},
 };
 
 use crate::{

@@ -10,10 +10,9 @@ use simulate::resample::{
     exchange::{self, Order},
 };
 use study::{
-    exchange::{Request, simulate, simulate_shard},
-    samples::Spec,
-    shards::Partial,
-    work::Work,
+    jobs::exchange::{Request, simulate, simulate_shard},
+    network::samples::Spec,
+    run::{shards::Partial, work::Work},
 };
 
 use super::samples;

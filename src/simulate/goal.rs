@@ -6,11 +6,12 @@ use anyhow::Result;
 use clap::{Args, ValueEnum};
 use simulate::{event::Rules, goal::CalcUnit, loggops::Params};
 use study::{
-    goal::calc_unit,
-    picture::{Format, format_of},
-    schedule::{Finishes, Request, Unit, simulate, simulate_shard},
-    shards::Partial,
-    work::Work,
+    explain::picture::{Format, format_of},
+    jobs::{
+        goal::calc_unit,
+        schedule::{Finishes, Request, Unit, simulate, simulate_shard},
+    },
+    run::{shards::Partial, work::Work},
 };
 
 use crate::{

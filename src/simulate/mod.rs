@@ -12,7 +12,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Args, Subcommand};
-use study::shards::Whole;
+use study::run::shards::Whole;
 
 use crate::{Verbosity, output};
 
@@ -63,9 +63,9 @@ pub fn print(result: &Whole, json: bool) -> Result<()> {
 }
 
 /// Parses exchange times; file names need not be UTF-8.
-fn samples() -> impl clap::builder::TypedValueParser<Value = study::samples::Spec> {
+fn samples() -> impl clap::builder::TypedValueParser<Value = study::network::samples::Spec> {
     use clap::builder::{OsStringValueParser, TypedValueParser};
-    use study::samples::{Spec, parse};
+    use study::network::samples::{Spec, parse};
     OsStringValueParser::new().try_map(|argument| match argument.to_str() {
         Some(text) => parse(text),
         None => Ok(Spec::File(argument.into())),

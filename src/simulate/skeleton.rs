@@ -6,9 +6,8 @@ use anyhow::Result;
 use clap::Args;
 use simulate::loggops::Params;
 use study::{
-    point::Series,
-    skeleton::{Name, Request, Skeletons, parse_name, simulate},
-    work::Work,
+    jobs::skeleton::{Name, Request, Skeletons, parse_name, simulate},
+    run::{point::Series, work::Work},
 };
 
 use crate::{

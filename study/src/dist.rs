@@ -19,7 +19,7 @@ use serde::Serialize;
 
 pub use distribution::{bins::Bins, sketch::Sample};
 
-use crate::work::Work;
+use crate::run::work::Work;
 
 /// What to read, and how.
 #[derive(Clone, Debug)]

@@ -15,7 +15,7 @@ pub fn in_words(error: &anyhow::Error) -> String {
     })
 }
 
-/// Whether a study ended because [`Watch::advance`](crate::work::Watch::advance) returned false.
+/// Whether a study ended because [`Watch::advance`](crate::run::work::Watch::advance) returned false.
 pub fn was_stopped(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| {
         cause.downcast_ref() == Some(&SweepError::Stopped)

@@ -1,6 +1,11 @@
 //! Networks: a known system by name, or individual LogGOPS parameters; and the protocol for large
 //! messages.
 
+pub mod latency;
+pub mod loggops;
+pub mod samples;
+pub mod variation;
+
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
@@ -11,8 +16,9 @@ use simulate::{
 };
 
 use crate::{
-    loggops::{Piece, half_round_trip_us},
-    placement, units,
+    network::loggops::{Piece, half_round_trip_us},
+    noise::placement,
+    units,
 };
 
 /// The default protocol for messages larger than S bytes: closer to measurements than the other

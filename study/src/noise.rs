@@ -1,6 +1,11 @@
 //! Noise from traces, other tools' files and by its parameters: which detours hit the ranks, and how they
 //! delay work.
 
+pub(crate) mod generated;
+pub mod placement;
+pub mod support;
+pub mod tail;
+
 use std::{
     ffi::{OsStr, OsString},
     path::{Path, PathBuf},
@@ -14,14 +19,20 @@ use simulate::noise::{Composed, Model, Nodes, Noise, Offsets, Timeline, draw};
 use trace::Lane;
 
 use crate::{
-    generated::{Generated, from_distribution, variants},
-    open::{self, AnyReader, Opened},
-    placement::{self, Places},
-    recorded::{Recorded, Source, lane_words, no_source},
-    shard::{self, Settings},
-    sources::Sources,
-    tail::{self, Fitted},
-    work::Work,
+    noise::{
+        generated::{Generated, from_distribution, variants},
+        placement::Places,
+        tail::Fitted,
+    },
+    recording::{
+        open::{self, AnyReader, Opened},
+        recorded::{Recorded, Source, lane_words, no_source},
+        sources::Sources,
+    },
+    run::{
+        shard::{self, Settings},
+        work::Work,
+    },
 };
 
 /// Which noise to load.

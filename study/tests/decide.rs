@@ -9,20 +9,25 @@ use std::path::Path;
 use analysis::{By, Part};
 use made::{DAEMON, Habit, MS, TICK, US, recording, scratch};
 use study::{
-    advice::Advice,
-    collective,
-    compare::{self, compare},
-    decision::{self, Report, decide},
-    fleet,
-    load::Load,
-    network, noise, open, placement,
-    placement::Placement,
-    point::Point,
-    projection::{self, project},
-    summary::summarise,
-    whatif::{self, Further, ask},
-    work::{Unwatched, Work},
-    workload::{self, JobKind},
+    decide::{
+        advice::Advice,
+        compare::{self, compare},
+        decision::{self, Report, decide},
+        fleet,
+        projection::{self, project},
+        whatif::{self, Further, ask},
+    },
+    jobs::{
+        collective,
+        workload::{self, JobKind},
+    },
+    network, noise,
+    noise::{placement, placement::Placement},
+    recording::{load::Load, open, summary::summarise},
+    run::{
+        point::Point,
+        work::{Unwatched, Work},
+    },
 };
 use trace::{
     Block, Class, Lane, LaneId, LaneTotals, Manifest, Mode, Overwrite, Record, RecordFlags, Source,

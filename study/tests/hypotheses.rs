@@ -7,10 +7,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use mpi_abi::{Actual, Call, Entry, shape};
 use study::{
-    app::{self, Sweep},
     error::in_words,
-    hypotheses, noise, replay,
-    work::{Watch, Work},
+    jobs::{
+        app::{self, Sweep},
+        hypotheses, replay,
+    },
+    noise,
+    run::work::{Watch, Work},
 };
 use support::{BLANK, Made, message};
 use tempfile::TempDir;

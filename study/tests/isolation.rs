@@ -7,10 +7,11 @@ use std::collections::BTreeMap;
 
 use made::{MS, scratch, strike};
 use study::{
-    advice::Advice,
-    isolation::{Audit, Facts, Interruption, audit},
-    open,
-    summary::summarise,
+    decide::{
+        advice::Advice,
+        isolation::{Audit, Facts, Interruption, audit},
+    },
+    recording::{open, summary::summarise},
 };
 use trace::{
     Block, Class, Lane, LaneId, LaneTotals, Manifest, Mode, Overwrite, Source, SourceId, Trailer,

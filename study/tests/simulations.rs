@@ -12,13 +12,17 @@ use simulate::{
     resample::exchange::{Order, PER_WALK},
 };
 use study::{
-    alltoall, collective, cycle, error, exchange, goal, job, network, noise,
-    point::Point,
-    samples::Spec,
-    schedule,
-    shard::Shard,
+    error,
+    jobs::{alltoall, collective, cycle, exchange, goal, job, schedule},
+    network,
+    network::samples::Spec,
+    noise,
+    run::{
+        point::Point,
+        shard::Shard,
+        work::{Unwatched, Watch, Work},
+    },
     units,
-    work::{Unwatched, Watch, Work},
 };
 
 const DEMO: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../fixtures/two-cpus.detour");
@@ -374,7 +378,9 @@ fn shards_together_are_the_whole() {
     // The speed is not a result.
     let quiet = |sweep: collective::Sweep| {
         let points = sweep.points.into_iter();
-        points.map(|point| study::point::Point { messages_per_s: 0.0, ..point }).collect::<Vec<_>>()
+        points
+            .map(|point| study::run::point::Point { messages_per_s: 0.0, ..point })
+            .collect::<Vec<_>>()
     };
     assert_eq!(joined.about, whole.about);
     assert_eq!(quiet(joined), quiet(whole));

@@ -8,9 +8,10 @@ use std::path::{Path, PathBuf};
 use mpi_abi::Call;
 use proptest::prelude::*;
 use study::{
-    app, hypotheses, noise,
-    traced::{TracedBlame, blame, recordings_in},
-    work::{Unwatched, Work},
+    explain::traced::{TracedBlame, blame, recordings_in},
+    jobs::{app, hypotheses},
+    noise,
+    run::work::{Unwatched, Work},
 };
 use support::{HostClock, Made, START};
 use tempfile::TempDir;
@@ -106,7 +107,7 @@ fn of(dir: &TempDir) -> TracedBlame {
     }
     assert_eq!(ranks.map(|(by, _)| by.ns).sum::<u64>(), found.waiting_ns);
     assert_eq!(regions.map(|(by, _)| by.ns).sum::<u64>(), found.waiting_ns);
-    let csv = study::traced::csv(&found);
+    let csv = study::explain::traced::csv(&found);
     for by in ["rank,", "region,", "cause,"] {
         let lines = csv.lines().filter(|line| line.starts_with(by));
         let ns = |line: &str| line.rsplit(',').next().unwrap().parse::<u64>().unwrap();
@@ -604,7 +605,7 @@ fn noise_recorded_with_a_program_is_what_it_meets_when_sources_are_left_out() {
     assert!(waits.ranks[0].by.noise_s > 10.0 * waits.ranks[1].by.noise_s, "{:?}", waits.ranks);
     let words = effect.critical.as_deref().unwrap();
     assert!(words.starts_with("compute of rank ") && !words.contains("noise"), "{words}");
-    let before = study::states::path_in_words(&effect.path_before);
+    let before = study::explain::states::path_in_words(&effect.path_before);
     assert!(before.contains("noise from fakemond 2"), "{before}");
     // Copies have nodes of their own, at other moments of the recording: some node is always hit.
     assert!(sweep.points[1].median_us >= own.median_us);

@@ -14,8 +14,8 @@ use simulate::{
     replay,
 };
 use study::{
-    sources::Sources,
-    states::{Tally, Waits, path_in_words},
+    explain::states::{Tally, Waits, path_in_words},
+    recording::sources::Sources,
 };
 
 const US: i64 = 1_000_000;
@@ -167,7 +167,9 @@ fn what_both_ranks_do_before_a_wait_is_not_its_cause() {
     let run = run(&program, 1, &silent, 0, 0);
     let waits = tally(&run, &silent, 0, 0).waits(&run.origins, &Sources::default());
     let region = |name: &str| -> u128 {
-        let of = |state: &&study::states::WaitState| state.cause.region.as_deref() == Some(name);
+        let of = |state: &&study::explain::states::WaitState| {
+            state.cause.region.as_deref() == Some(name)
+        };
         waits.states.iter().filter(of).map(|state| state.ps).sum()
     };
     // Rank 0 waits for the 6 ms that rank 1 takes longer, and both for one message.

@@ -1,6 +1,6 @@
 //! What to do first, on top of the page.
 
-use study::{action::Action, decision::Decision};
+use study::decide::{action::Action, decision::Decision};
 
 use super::tables::{limited, micro};
 use crate::{

@@ -9,7 +9,7 @@ use super::{
     scale::{Scale, Unit, time},
 };
 
-/// Colours of the classes, in the order of [`study::states::CLASSES`].
+/// Colours of the classes, in the order of [`study::explain::states::CLASSES`].
 const CLASSES: [(&str, &str); 4] = [
     ("t1", "late sender"),
     ("t2", "late receiver"),

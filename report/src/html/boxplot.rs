@@ -1,6 +1,6 @@
 //! A box of a box plot.
 
-use study::point::Point;
+use study::run::point::Point;
 
 use super::{
     legend::Key,

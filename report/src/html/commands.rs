@@ -4,10 +4,10 @@ use std::path::Path;
 
 use analysis::words::shell_quoted;
 use study::{
+    decide::projection::{EXCHANGE_US, PROCESSORS, Request, SAMPLES},
+    jobs::workload::{self, JobKind},
     network,
-    placement::Placement,
-    projection::{EXCHANGE_US, PROCESSORS, Request, SAMPLES},
-    workload::{self, JobKind},
+    noise::placement::Placement,
 };
 use trace::Manifest;
 

@@ -2,7 +2,7 @@
 
 use analysis::{Change, Interval, Summary, views::Views};
 use askama::Template;
-use study::compare::Compared;
+use study::decide::compare::Compared;
 use trace::Class;
 
 use super::{

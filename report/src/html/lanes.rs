@@ -4,7 +4,7 @@
 use std::fmt::Write;
 
 use program::{Timeline, TimelineLane};
-use study::traced::{DrawnHit, DrawnSegment};
+use study::explain::traced::{DrawnHit, DrawnSegment};
 
 use super::{
     plot::{coordinate, escape},

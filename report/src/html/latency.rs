@@ -4,7 +4,7 @@ use std::path::Path;
 
 use analysis::{Bin, words::shell_quoted};
 use askama::Template;
-use study::latency::{Distribution, Latencies};
+use study::network::latency::{Distribution, Latencies};
 
 use super::{
     SCRIPT, SCRIPT_SHA256, STYLE,
@@ -85,7 +85,7 @@ pub fn latency_html(
         row.push(us(of.maximum_us));
         row
     };
-    let level = |level: &study::latency::Level| {
+    let level = |level: &study::network::latency::Level| {
         let [a, b] = level.groups.each_ref().map(|name| cut(&safe(name), NAME));
         let group = latencies.groups.iter().find(|group| group.name == level.groups[0]);
         let members = group.filter(|_| a == b).map_or(String::new(), |group| ranks(&group.ranks));
@@ -93,7 +93,7 @@ pub fn latency_html(
         let (minimum, median) = (us(level.minimum_us), us(level.median_us));
         vec![name, limited(&members), count(level.pairs), minimum, median]
     };
-    let outlier = |outlier: &study::latency::Outlier| {
+    let outlier = |outlier: &study::network::latency::Outlier| {
         let [a, b] = outlier.ranks;
         let hosts = outlier.hosts.each_ref().map(|host| cut(&safe(host), NAME)).join(", ");
         let (value, expected) = (us(outlier.value_us), us(outlier.expected_us));

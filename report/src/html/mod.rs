@@ -32,7 +32,7 @@ pub(crate) mod traced;
 
 use analysis::{Costs, Summary, views::Views};
 use askama::Template;
-use study::{advice::Remedies, decision::Decision, projection::Projection};
+use study::decide::{advice::Remedies, decision::Decision, projection::Projection};
 use trace::{Lane, Manifest};
 
 use crate::{headline, notes};

@@ -6,7 +6,7 @@ use std::path::Path;
 use analysis::words::shell_quoted;
 use askama::Template;
 use program::{Profile, Timeline};
-use study::traced::DrawnHit;
+use study::explain::traced::DrawnHit;
 
 use super::{
     SCRIPT, SCRIPT_SHA256, STYLE,
@@ -18,10 +18,12 @@ use super::{
     scale::{Scale, Unit, time},
     tables::{LINES, NAME, ROWS, limited, micro},
 };
-use crate::profile::{
-    bytes, command, communication, library, notes, run, size_class, time_s, waiting, warning,
+use crate::{
+    profile::{
+        bytes, command, communication, library, notes, run, size_class, time_s, waiting, warning,
+    },
+    words::{count, cut, percent, percent_said, plural, safe},
 };
-use crate::words::{count, cut, percent, percent_said, plural, safe};
 
 #[derive(Template)]
 #[template(path = "profile.html")]

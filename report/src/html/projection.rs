@@ -2,8 +2,8 @@
 //! the idle times of an all-to-all.
 
 use study::{
-    point::Point,
-    projection::{Idle, Projection},
+    decide::projection::{Idle, Projection},
+    run::point::Point,
 };
 
 use super::{

@@ -2,9 +2,11 @@
 
 use analysis::Summary;
 use study::{
-    advice::{Remedies, Remedy},
-    point::Point,
-    projection::Projection,
+    decide::{
+        advice::{Remedies, Remedy},
+        projection::Projection,
+    },
+    run::point::Point,
 };
 use trace::{Manifest, Mode};
 
@@ -13,10 +15,12 @@ use super::{
     projection,
     scale::{ranks, short, time, us},
 };
-use crate::headline::{label, outside_label_with_evidence};
-use crate::slowdown::{NO_KNEE, knee_sentence};
-use crate::tables::wait_words;
-use crate::words::{capital, count, cut, date, frequency, name, percent, plural, rate, safe};
+use crate::{
+    headline::{label, outside_label_with_evidence},
+    slowdown::{NO_KNEE, knee_sentence},
+    tables::wait_words,
+    words::{capital, count, cut, date, frequency, name, percent, plural, rate, safe},
+};
 
 /// Rows of a table, and lines of a list: a recording may have thousands.
 pub(super) const ROWS: usize = 40;

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use analysis::words::shell_quoted;
 use askama::Template;
-use study::traced::{Drawn, TracedBlame};
+use study::explain::traced::{Drawn, TracedBlame};
 
 use super::{
     SCRIPT, SCRIPT_SHA256, STYLE, bars,
@@ -160,7 +160,7 @@ fn facts(blame: &TracedBlame) -> Vec<(&'static str, String)> {
 }
 
 fn waits(blame: &TracedBlame) -> Vec<Vec<String>> {
-    let row = |row: &study::traced::WaitRow| {
+    let row = |row: &study::explain::traced::WaitRow| {
         vec![
             row.class.name().to_owned(),
             row.call.to_owned(),
@@ -182,7 +182,7 @@ fn bars(blame: &TracedBlame) -> Option<String> {
     if blame.by_rank.len() > BARS {
         return None;
     }
-    let row = |row: &study::traced::RankWaits| {
+    let row = |row: &study::explain::traced::RankWaits| {
         let [sender, receiver, collective] = row.by.classes().map(|(_, ns)| ns as f64);
         let classes = [sender, receiver, collective, 0.0];
         let bar = bars::Bar { name: "", classes, noise: row.by.noise_ns as f64 };
@@ -196,7 +196,7 @@ fn regions(blame: &TracedBlame) -> Vec<Vec<String>> {
     if blame.by_region.iter().all(|row| row.region.is_none()) {
         return Vec::new();
     }
-    let row = |row: &study::traced::RegionWaits| {
+    let row = |row: &study::explain::traced::RegionWaits| {
         let name = row.region.as_deref().map_or("(no region)".to_owned(), safe);
         let mut cells =
             vec![cut(&name, NAME), length(row.by.ns), share(row.by.ns, blame.waiting_ns)];

@@ -7,7 +7,7 @@
 
 use std::io::{self, Write};
 
-use study::picture::{Bar, Doing, Picture};
+use study::explain::picture::{Bar, Doing, Picture};
 
 /// Events are sorted by time before they are written: viewers build stacks in that order.
 struct Event {

@@ -5,7 +5,7 @@ mod axis;
 mod chrome;
 mod svg;
 
-use study::picture::Bar;
+use study::explain::picture::Bar;
 
 pub use chrome::trace_events;
 pub use svg::diagram;

@@ -4,7 +4,7 @@
 
 use std::fmt::Write;
 
-use study::picture::{Bar, Doing, Picture};
+use study::explain::picture::{Bar, Doing, Picture};
 
 use super::{axis, units};
 use crate::words::{cut, safe, time};

@@ -18,10 +18,12 @@ use trace::{Class, Reader, RecordFlags, RowKey};
 
 use super::{Request, numbers};
 use crate::{
-    open::{self, AnyReader, Input},
-    recorded::no_source,
-    samples::{Series, Times},
-    work::Work,
+    network::samples::{Series, Times},
+    recording::{
+        open::{self, AnyReader, Input},
+        recorded::no_source,
+    },
+    run::work::Work,
 };
 
 /// Samples with a name.

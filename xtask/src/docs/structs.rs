@@ -1,7 +1,11 @@
 //! Result structs as they are written in the sources: fields, types, comments and serde attributes. The
 //! sources are formatted, so that lines are enough.
 
-use std::{collections::BTreeMap, fs, path::Path};
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+};
 
 use anyhow::{Context, Result};
 
@@ -45,9 +49,14 @@ pub struct Structs(BTreeMap<String, Vec<Struct>>);
 impl Structs {
     pub fn read(root: &Path) -> Result<Structs> {
         let mut all: BTreeMap<String, Vec<Struct>> = BTreeMap::new();
-        for folder in FOLDERS {
-            for entry in fs::read_dir(root.join(folder))? {
+        let mut folders: Vec<PathBuf> = FOLDERS.iter().map(|folder| root.join(folder)).collect();
+        while let Some(folder) = folders.pop() {
+            for entry in fs::read_dir(folder)? {
                 let path = entry?.path();
+                if path.is_dir() {
+                    folders.push(path);
+                    continue;
+                }
                 if path.extension().is_none_or(|extension| extension != "rs") {
                     continue;
                 }

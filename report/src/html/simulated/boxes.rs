@@ -1,9 +1,8 @@
 //! Collectives: box plots by rank count, one colour per series.
 
 use study::{
-    collective::Sweep,
-    point::{Point, Series},
-    skeleton::Skeletons,
+    jobs::{collective::Sweep, skeleton::Skeletons},
+    run::point::{Point, Series},
 };
 
 use super::{

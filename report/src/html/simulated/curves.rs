@@ -1,7 +1,7 @@
 //! Cycles: the three cases by rank count, and the overhead by number of cycles (Figures 8 and 9 of the
 //! study).
 
-use study::cycle::{Cycles, Point};
+use study::jobs::cycle::{Cycles, Point};
 
 use super::{
     super::{

@@ -1,9 +1,8 @@
 //! A traced program: the sweep, what would change it, and what its ranks wait for.
 
 use study::{
-    app::Sweep,
-    hypotheses::Tried,
-    states::{RankWaits, Waits, path_in_words},
+    explain::states::{RankWaits, Waits, path_in_words},
+    jobs::{app::Sweep, hypotheses::Tried},
 };
 
 use super::{
@@ -149,7 +148,7 @@ fn waiting(waits: &Waits, of_ranks: u64, path: &str) -> Section {
     if !regions.is_empty() {
         lines.push(format!("Waiting by region: {}.", regions.join(", ")));
     }
-    let state = |state: &study::states::WaitState| {
+    let state = |state: &study::explain::states::WaitState| {
         row(state, waits.waiting_s).iter().map(|cell| cut(cell, NAME)).collect()
     };
     Section {

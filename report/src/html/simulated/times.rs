@@ -1,7 +1,7 @@
 //! Exchanges, all-to-alls and schedules: distributions of their times.
 
 use simulate::{collectives::Op, resample::Distribution};
-use study::{alltoall::Alltoalls, exchange::Exchanges, schedule::Finishes};
+use study::jobs::{alltoall::Alltoalls, exchange::Exchanges, schedule::Finishes};
 
 use super::{
     super::{
@@ -272,7 +272,7 @@ fn ends(finishes: &Finishes) -> Option<Figure> {
         return None;
     }
     let group = ends.len().div_ceil(MOST);
-    let latest = |(number, ranks): (usize, &[study::schedule::Time])| {
+    let latest = |(number, ranks): (usize, &[study::jobs::schedule::Time])| {
         let latest = ranks.iter().map(|time| time.ps).max().unwrap_or(0);
         ((number * group) as f64, ns(latest))
     };
