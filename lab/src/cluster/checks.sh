@@ -202,8 +202,9 @@ units_of_all_kinds_are_named() {
     local here=/run/systemd/system all=(box-simple.service box-once.service box-timed.timer
         box-timed.service box-socket.socket box-socket.service box-scope.scope)
     stop_units "${all[@]}"
+    # All of them run until they are stopped, however long it takes to start the last one.
     unit() {
-        printf '[Service]\nType=%s\nExecStart=%s\n' "$2" "$(bursts 40)" >$here/box-"$1".service
+        printf '[Service]\nType=%s\nExecStart=%s\n' "$2" "$(bursts 150)" >$here/box-"$1".service
     }
     unit simple simple
     unit once oneshot
@@ -218,12 +219,12 @@ units_of_all_kinds_are_named() {
     perl -MIO::Socket::UNIX -e 'IO::Socket::UNIX->new(Peer => "/run/box.socket") or die' ||
         fail "cannot connect to the socket"
     # shellcheck disable=SC2046
-    systemd-run --quiet --scope --unit=box-scope $(bursts 40) &
+    systemd-run --quiet --scope --unit=box-scope $(bursts 150) &
     user_manager
     # shellcheck disable=SC2046
-    user_shell systemd-run --user --quiet --unit=box-user $(bursts 40) || fail "no user unit"
+    user_shell systemd-run --user --quiet --unit=box-user $(bursts 150) || fail "no user unit"
     # A login, as of a user: its processes are in the scope of the session.
-    ssh -n -o ControlPath=none node1 "$(bursts 40)" &
+    ssh -n -o ControlPath=none node1 "$(bursts 150)" &
     within 30 systemctl is-active --quiet box-socket.service || fail "the socket starts nothing"
     within 30 sh -c 'systemctl show -P ActiveState box-timed.service | grep -qx activating' ||
         fail "the timer starts nothing"
