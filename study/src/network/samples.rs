@@ -69,6 +69,9 @@ pub struct Times {
 /// The first line of the CSV files of `simulate exchange` and `simulate alltoall`.
 const BINS: &str = "from_ps,to_ps,count,cumulative";
 
+/// A bin is narrow if its times differ by one part in this many at most. Those of an HdrHistogram with 2 digits are.
+const NARROW: i64 = 64;
+
 /// Maximum number of times to compare with; more would only use memory.
 const COMPARED: u128 = 1 << 24;
 
@@ -199,7 +202,18 @@ impl Times {
     }
 
     pub fn sampler(&self) -> Result<Sampler> {
-        Ok(Sampler::of_counts(self.counts.iter().copied())?)
+        Ok(Sampler::of_counts(self.drawn())?)
+    }
+
+    /// What is drawn for each time and how often: of a bin the middle, since its upper end would make all times too
+    /// long. Wide bins, as between two percentiles, keep their upper ends: nothing says where their times are, and
+    /// the last of them is the longest time.
+    fn drawn(&self) -> impl Iterator<Item = (i64, u64)> {
+        self.counts.iter().enumerate().map(|(at, &(high, count))| {
+            let low = self.from.as_ref().map_or(high, |from| from[at]);
+            let narrow = high - low <= high / NARROW;
+            (if narrow { low + (high - low) / 2 } else { high }, count)
+        })
     }
 
     /// Each time repeated by its count, scaled down in proportion if there are too many.
@@ -422,6 +436,29 @@ mod tests {
             let error = Times::of_bins(&format!("{BINS}\n{bad}\n")).unwrap_err();
             assert!(error.to_string().starts_with("line 2"), "{error}");
         }
+    }
+
+    #[test]
+    fn times_drawn_from_a_histogram_have_the_mean_of_those_in_it() {
+        use simulate::resample::Distribution;
+        let times: Vec<i64> =
+            (0..20_000).map(|i| 150_000_000 + (random::draw(1, i) % 100_000_000) as i64).collect();
+        let mean = times.iter().sum::<i64>() as f64 / times.len() as f64;
+        let mut hlog = Vec::new();
+        let all = Distribution::of(&times).unwrap();
+        Distribution::write_hlog(&[("exchange", &all)], &mut hlog).unwrap();
+        let read = Times::of_imported("z.hlog", &hlog, None).unwrap();
+        let mean_of = |times: &mut dyn Iterator<Item = (i64, u64)>| {
+            times.map(|(time, count)| time as f64 * count as f64).sum::<f64>() / 20_000.0
+        };
+        let drawn = mean_of(&mut read.drawn());
+        assert!((drawn / mean - 1.0).abs() < 2e-5, "{drawn} {mean}");
+        // The upper ends are too long.
+        let upper = mean_of(&mut read.counts.iter().copied());
+        assert!(upper / mean - 1.0 > 1e-4, "{upper} {mean}");
+        // Between two percentiles, the longest time stays.
+        let wide = Times { counts: vec![(2_000, 1)], from: Some(vec![1_000]), unit_ps: 1 };
+        assert_eq!(wide.drawn().collect::<Vec<_>>(), [(2_000, 1)]);
     }
 
     #[test]
