@@ -7,6 +7,7 @@
 //! the program did something else stays apart.
 
 use crate::clock;
+use crate::layout::Layout;
 use crate::mpi::{Library, STATUS_WORDS};
 use crate::thread::{Looked, Scratch};
 use crate::wrap::{Invoke, State};
@@ -15,26 +16,48 @@ use core::ptr::{null_mut, with_exposed_provenance};
 use mpi_abi::MAX_TESTS;
 
 /// Microseconds between two readings of the clock, at most.
-const BUDGET_US: u64 = 5;
+const BUDGET_US: u64 = 10;
 /// Tests from one reading to the next. Different ones are timed in turn, whatever their number.
 const STEPS: [u32; 4] = [1, 5, 17, 61];
+/// The parts of a time that one of them has, in 2^-32.
+const SHARES: [u64; 4] = [1 << 32, (1 << 32) / 5 + 1, (1 << 32) / 17 + 1, (1 << 32) / 61 + 1];
 /// A test so many microseconds after the last reading is not one of those before.
-const LATE_US: u64 = 4 * BUDGET_US;
+const LATE_US: u64 = 2 * BUDGET_US;
 /// Tests that follow each other more slowly, in microseconds, are written one by one.
 const SLOW_US: u64 = 1;
 /// Ticks that a record spans, at most: several tests share its time.
 const LONGEST_US: u64 = 10_000;
 
+/// Numbers of a record: tests, ticks from one to the next, and ticks inside of them.
+const TIMES: usize = 0;
+const TICKS: usize = 1;
+const INSIDE: usize = 2;
+
 /// Words of the longest argument list.
 pub const ARGUMENTS: usize = 6;
 /// Number of no function.
 const NOTHING: usize = usize::MAX;
+/// Set in the mark of a test whose request has 4 bytes.
+const NARROW: usize = 1 << 17;
+
+/// The mark of a test that is counted in as few instructions as possible: it is the only one that is made again, and
+/// has one request or none. 0 for others.
+pub fn mark(function: usize, requests: Option<usize>, handle_size: usize) -> usize {
+    match requests {
+        None => function,
+        Some(1) if handle_size == 8 => function,
+        Some(1) => function | NARROW,
+        Some(_) => 0,
+    }
+}
 
 /// A test that has failed and is written.
 pub struct Failed {
     /// Number of the function, and its address.
     pub function: usize,
     pub real: usize,
+    /// See [`mark`].
+    pub mark: usize,
     /// Arguments as the program gives them, and as the library gets them.
     pub given: [usize; ARGUMENTS],
     pub passed: [usize; ARGUMENTS],
@@ -50,9 +73,10 @@ pub struct Failed {
 /// A test that is made again, perhaps in turn with others.
 pub struct Slot {
     failed: Failed,
-    /// Bytes of its requests, and what they were.
+    /// Bytes of its requests, and what they were; a single one also as a number.
     bytes: usize,
     handles: Scratch<u8>,
+    handle: u64,
     /// The test that comes after it.
     following: *mut Slot,
     /// What was found of them.
@@ -67,6 +91,7 @@ impl Slot {
         failed: Failed {
             function: NOTHING,
             real: 0,
+            mark: 0,
             given: [0; ARGUMENTS],
             passed: [0; ARGUMENTS],
             flag: 0,
@@ -76,49 +101,80 @@ impl Slot {
         },
         bytes: 0,
         handles: Scratch::NEW,
+        handle: 0,
         following: null_mut(),
         looked: Scratch::NEW,
         status: [0; STATUS_WORDS],
         statuses: Scratch::NEW,
     };
 
+    /// Whether it is this test. The mark says that it is one of this function with one request or none.
+    #[inline(always)]
+    pub fn is_marked<const N: usize>(
+        &self,
+        mark: usize,
+        args: &[usize; N],
+        layout: &Layout,
+    ) -> bool {
+        if !self.has(args) {
+            return false;
+        }
+        let at = layout.requests.min(layout.one_request);
+        let Some(array) = args.get(usize::from(at)) else { return true };
+        // SAFETY: the call reads a request of that size there.
+        unsafe {
+            match mark & NARROW {
+                0 => word::<u64>(*array) == self.handle,
+                _ => word::<u32>(*array) == self.handle as u32,
+            }
+        }
+    }
+
+    /// Whether it is this test.
+    pub fn is<const N: usize>(&self, function: usize, args: &[usize; N]) -> bool {
+        let (array, kept) = (self.failed.array, self.handles.address());
+        if self.failed.function != function || !self.has(args) {
+            return false;
+        }
+        let mut at = 0;
+        // SAFETY: the call reads `bytes` bytes of requests, and as many are kept. A handle has 4 or 8.
+        unsafe {
+            while at + 8 <= self.bytes && word::<u64>(array + at) == word(kept + at) {
+                at += 8;
+            }
+            at == self.bytes || at + 4 == self.bytes && word::<u32>(array + at) == word(kept + at)
+        }
+    }
+
     /// Compares word by word: the arguments are in registers, and a vector comparison would have to wait until they
     /// are stored.
     #[inline(always)]
-    fn is<const N: usize>(&self, function: usize, args: &[usize; N]) -> bool {
-        let Failed { given, array, .. } = &self.failed;
-        if self.failed.function != function {
-            return false;
-        }
-        for (given, now) in given.iter().zip(args) {
+    fn has<const N: usize>(&self, args: &[usize; N]) -> bool {
+        for (given, now) in self.failed.given.iter().zip(args) {
             if given != now {
                 return false;
             }
         }
-        let mut at = 0;
-        while at + 8 <= self.bytes {
-            // SAFETY: the call reads `bytes` bytes of requests, and as many are kept.
-            if unsafe { word::<u64>(*array + at) != word(self.handles.address() + at) } {
-                return false;
-            }
-            at += 8;
-        }
-        // SAFETY: as above; requests of 4 bytes.
-        at == self.bytes
-            || unsafe { word::<u32>(*array + at) == word(self.handles.address() + at) }
+        true
     }
 
     /// Makes the test again.
     ///
     /// # Safety
-    /// It is one of `N` arguments, and its requests are as they were.
+    /// The arguments are those of the first time.
     #[inline(always)]
-    pub unsafe fn make<const N: usize>(&self) -> usize
+    pub unsafe fn make<const N: usize>(&self, mut args: [usize; N], layout: &Layout) -> usize
     where
         [usize; N]: Invoke,
     {
-        // SAFETY: the arguments of the first time, with our own status in place of MPI_STATUS_IGNORE.
-        unsafe { self.arguments::<N>().invoke(self.failed.real) }
+        // Our own in place of MPI_STATUS_IGNORE and MPI_STATUSES_IGNORE.
+        for at in [layout.status, layout.statuses].map(usize::from) {
+            if let (Some(word), Some(passed)) = (args.get_mut(at), self.failed.passed.get(at)) {
+                *word = *passed;
+            }
+        }
+        // SAFETY: by contract.
+        unsafe { args.invoke(self.failed.real) }
     }
 
     /// Its arguments for the library.
@@ -158,9 +214,10 @@ pub struct Polling {
     numbers: *mut u8,
     /// End of the last test that is written.
     first: u64,
-    /// Tests from one reading of the clock to the next, as a position in [`STEPS`], and how many are left.
+    /// Tests from one reading of the clock to the next, as a position in [`STEPS`], and the record's number of tests
+    /// before the next one.
     step: usize,
-    left: u32,
+    until: u32,
     /// End of the last test that was timed, ticks inside of it, and ticks from one test to the next.
     last: u64,
     inside: u64,
@@ -175,7 +232,7 @@ impl Polling {
         numbers: null_mut(),
         first: 0,
         step: 0,
-        left: 0,
+        until: 0,
         last: 0,
         inside: 0,
         pace: 0,
@@ -219,6 +276,11 @@ impl Polling {
             *byte = unsafe { word(failed.array + at) };
         }
         slot.bytes = bytes;
+        slot.handle = match (handles.first_chunk(), handles.first_chunk()) {
+            (Some(handle), _) => u64::from_ne_bytes(*handle),
+            (None, Some(handle)) => u32::from_ne_bytes(*handle).into(),
+            (None, None) => 0,
+        };
         slot.failed = failed;
         swap(&mut slot.looked, looked);
         swap(&mut slot.statuses, statuses);
@@ -234,7 +296,7 @@ impl Polling {
         }
         self.next = first;
         self.numbers = null_mut();
-        (self.step, self.left) = (0, 0);
+        (self.step, self.until) = (0, 0);
         (self.first, self.last) = (end, end);
         (self.inside, self.pace) = (end.saturating_sub(begin), 0);
     }
@@ -251,12 +313,27 @@ impl Polling {
         self.restart(begin, end);
     }
 
-    /// The test that comes next, if it is this one. It stays where it is.
+    /// The test that comes next, or null.
+    pub fn next(&self) -> *const Slot {
+        self.next
+    }
+
+    /// The first test.
     #[inline(always)]
-    pub fn expected<const N: usize>(&self, function: usize, args: &[usize; N]) -> Option<*const Slot> {
-        // SAFETY: null or one of the slots.
-        let next = unsafe { self.next.as_ref()? };
-        next.is(function, args).then_some(&raw const *next)
+    pub fn first(&self) -> &Slot {
+        let [first, ..] = &self.slots;
+        first
+    }
+
+    /// Whether the clock is to be read at the next test.
+    pub fn is_due(&self) -> bool {
+        // SAFETY: there is a record in the second case.
+        self.numbers.is_null() || unsafe { self.number(TIMES) } == self.until
+    }
+
+    /// The mark of the test that comes next; 0 if it is not the only one or if the clock is to be read at it.
+    pub fn mark(&self) -> usize {
+        if self.written == 1 && !self.is_due() { self.first().failed.mark } else { 0 }
     }
 
     /// Place of the test that comes next.
@@ -271,34 +348,48 @@ impl Polling {
         }
     }
 
-    /// Whether the clock is to be read at the next test.
+    /// Counts a test that was not timed. Returns whether the clock is to be read at the next one.
     #[inline(always)]
-    pub fn is_due(&self) -> bool {
-        self.left == 0
+    pub fn count(&mut self) -> bool {
+        // SAFETY: tests that are not timed come after one that was, which has begun the record.
+        let times = unsafe { self.number(TIMES) }.wrapping_add(1);
+        // SAFETY: as above.
+        unsafe { self.set(TIMES, times) };
+        times == self.until
     }
 
-    /// Counts a test that was not timed.
-    #[inline(always)]
-    pub fn count(&mut self) {
-        self.left -= 1;
-        self.add(0, 1);
-        self.advance();
-    }
-
-    #[inline(always)]
-    fn advance(&mut self) {
+    /// Goes on to the next test.
+    pub fn advance(&mut self) {
         // SAFETY: one of the slots, since a test has been made again.
         self.next = unsafe { (*self.next).following };
     }
 
-    /// Adds to a number of the record.
+    /// A number of the record.
+    ///
+    /// # Safety
+    /// There is a record.
     #[inline(always)]
-    fn add(&mut self, number: usize, amount: u32) {
-        // SAFETY: the record is in the mapped chunk of this thread. Tests that are not timed come after one
-        // that was, which has begun it.
-        unsafe {
-            let place = self.numbers.add(4 * number).cast::<u32>();
-            place.write_unaligned(place.read_unaligned().wrapping_add(amount));
+    unsafe fn number(&self, at: usize) -> u32 {
+        // SAFETY: the record is in the mapped chunk of this thread.
+        unsafe { self.numbers.add(4 * at).cast::<u32>().read_unaligned() }
+    }
+
+    /// # Safety
+    /// As for `number`.
+    #[inline(always)]
+    unsafe fn set(&mut self, at: usize, value: u32) {
+        // SAFETY: as in `number`.
+        unsafe { self.numbers.add(4 * at).cast::<u32>().write_unaligned(value) };
+    }
+
+    /// Adds to the ticks from one test to the next and inside of them.
+    ///
+    /// # Safety
+    /// As for `number`.
+    unsafe fn add_ticks(&mut self, all: u64, inside: u64) {
+        for (at, ticks) in [(TICKS, all), (INSIDE, inside)] {
+            // SAFETY: by contract.
+            unsafe { self.set(at, self.number(at).wrapping_add(ticks as u32)) };
         }
     }
 
@@ -317,35 +408,47 @@ impl Polling {
 
     /// Tests that were not timed, since the last one that was.
     fn untimed(&self) -> u64 {
-        u64::from(self.every() - 1 - self.left)
+        if self.numbers.is_null() {
+            return 0;
+        }
+        // SAFETY: there is a record.
+        let left = self.until.wrapping_sub(unsafe { self.number(TIMES) });
+        u64::from((self.every() - 1).saturating_sub(left))
     }
 
     /// Whether a timed test belongs to those before it.
     pub fn continues(&self, end: u64) -> bool {
         let us = clock::ticks_per_us();
         let limit = if self.step == 0 { SLOW_US } else { LATE_US };
-        end.wrapping_sub(self.last) <= limit * us
-            && end.wrapping_sub(self.first) < LONGEST_US * us
+        end.wrapping_sub(self.last) <= limit * us && end.wrapping_sub(self.first) < LONGEST_US * us
     }
 
     /// Counts a timed test.
     pub fn time(&mut self, begin: u64, end: u64) {
         let passed = end.wrapping_sub(self.last);
         let tests = u64::from(self.every());
-        self.inside = end.saturating_sub(begin).min(passed / tests);
-        self.pace = passed / tests;
-        self.add(0, 1);
-        self.add(1, passed as u32);
-        self.add(2, (self.inside * tests) as u32);
+        // Tests are made by the million: a multiplication in place of a division. The time has 32 bits, see
+        // `continues`.
+        self.pace = (passed * SHARES.get(self.step).copied().unwrap_or(0)) >> 32;
+        self.inside = end.saturating_sub(begin).min(self.pace);
+        // SAFETY: this test is in a record.
+        let times = unsafe {
+            self.add_ticks(passed, self.inside * tests);
+            self.number(TIMES).wrapping_add(1)
+        };
+        // SAFETY: as above.
+        unsafe { self.set(TIMES, times) };
         self.last = end;
-        let most = BUDGET_US * clock::ticks_per_us() / self.pace.max(1);
-        let fits = |step: usize| STEPS.get(step).is_some_and(|tests| u64::from(*tests) <= most);
+        let budget = BUDGET_US * clock::ticks_per_us();
+        let fits = |step: usize| {
+            STEPS.get(step).is_some_and(|tests| u64::from(*tests) * self.pace <= budget)
+        };
         self.step = match self.step {
             step if fits(step + 1) => step + 1,
             step if fits(step) => step,
             _ => 0,
         };
-        self.left = self.every() - 1;
+        self.until = times.wrapping_add(self.every() - 1);
         self.advance();
     }
 
@@ -364,11 +467,12 @@ impl Polling {
             return None;
         }
         let ticks = (self.untimed() * self.pace).min(limit.saturating_sub(self.last));
-        self.add(1, ticks as u32);
-        self.add(2, (self.untimed() * self.inside).min(ticks) as u32);
-        // SAFETY: as in `add`.
-        let [times, ticks] =
-            [0, 4].map(|at| unsafe { self.numbers.add(at).cast::<u32>().read_unaligned() });
+        let inside = (self.untimed() * self.inside).min(ticks);
+        // SAFETY: there is a record.
+        let (times, ticks) = unsafe {
+            self.add_ticks(ticks, inside);
+            (self.number(TIMES), self.number(TICKS))
+        };
         self.numbers = null_mut();
         Some((times, ticks))
     }

@@ -321,11 +321,10 @@ fn begin(call: Call, directory: &CStr, clock: Clock, load: Anchor, end: u64) {
     header.local_rank = node_number(Library::Comm_rank);
     header.local_size = node_number(Library::Comm_size);
     prepare_thread_exit();
-    if !thread::begin() {
-        sys::complain(b"detour: cannot record: the kernel has no MADV_WIPEONFORK\n");
+    let Some(thread) = thread::begin() else {
+        sys::complain(b"detour: cannot record: no memory, or a kernel without MADV_WIPEONFORK\n");
         return;
-    }
-    let Some(thread) = thread::current() else { return };
+    };
     let (recorded, passed) = wrap::measure_cost(thread);
     header.cost_recorded_ps = recorded;
     header.cost_passed_ps = passed;

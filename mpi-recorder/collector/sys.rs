@@ -155,19 +155,88 @@ pub fn counter() -> u64 {
     0
 }
 
-/// A number that differs between the running threads of a process.
+// A word of every thread, null in new ones. Thread-local variables need an unstable feature without the standard
+// library, and in a shared library most models of them cost a function call.
+core::arch::global_asm!(
+    ".pushsection .tbss,\"awT\",%nobits",
+    ".p2align 3",
+    ".hidden detour_mpi_own_word",
+    "detour_mpi_own_word:",
+    ".zero 8",
+    ".popsection",
+);
+
+/// The word of this thread.
 #[inline(always)]
-pub fn thread_pointer() -> usize {
-    let pointer: usize;
+pub fn own_word() -> usize {
+    let word: usize;
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: the ABI stores the thread control block's own address at its start.
+    // SAFETY: reads a variable of this thread.
     unsafe {
-        core::arch::asm!("mov {}, fs:0", out(reg) pointer, options(nostack, readonly, preserves_flags));
+        core::arch::asm!(
+            "mov {word}, qword ptr [rip + detour_mpi_own_word@GOTTPOFF]",
+            "mov {word}, qword ptr fs:[{word}]",
+            word = out(reg) word,
+            options(nostack, readonly, preserves_flags),
+        );
     }
     #[cfg(target_arch = "aarch64")]
-    // SAFETY: reading the register has no side effects.
+    // SAFETY: reads a variable of this thread.
     unsafe {
-        core::arch::asm!("mrs {}, tpidr_el0", out(reg) pointer, options(nomem, nostack));
+        core::arch::asm!(
+            "adrp {word}, :gottprel:detour_mpi_own_word",
+            "ldr {word}, [{word}, :gottprel_lo12:detour_mpi_own_word]",
+            "mrs {pointer}, tpidr_el0",
+            "ldr {word}, [{pointer}, {word}]",
+            word = out(reg) word,
+            pointer = out(reg) _,
+            options(nostack, readonly, preserves_flags),
+        );
+    }
+    word
+}
+
+pub fn set_own_word(word: usize) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: writes a variable of this thread, to which nothing refers.
+    unsafe {
+        core::arch::asm!(
+            "mov {place}, qword ptr [rip + detour_mpi_own_word@GOTTPOFF]",
+            "mov qword ptr fs:[{place}], {word}",
+            word = in(reg) word,
+            place = out(reg) _,
+            options(nostack, preserves_flags),
+        );
+    }
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: writes a variable of this thread, to which nothing refers.
+    unsafe {
+        core::arch::asm!(
+            "adrp {place}, :gottprel:detour_mpi_own_word",
+            "ldr {place}, [{place}, :gottprel_lo12:detour_mpi_own_word]",
+            "mrs {pointer}, tpidr_el0",
+            "str {word}, [{pointer}, {place}]",
+            word = in(reg) word,
+            place = out(reg) _,
+            pointer = out(reg) _,
+            options(nostack, preserves_flags),
+        );
+    }
+}
+
+/// The stack pointer, below which the frames of all further calls are.
+#[inline(always)]
+pub fn stack_pointer() -> usize {
+    let pointer: usize;
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: copies a register.
+    unsafe {
+        core::arch::asm!("mov {}, rsp", out(reg) pointer, options(nomem, nostack, preserves_flags));
+    }
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: copies a register.
+    unsafe {
+        core::arch::asm!("mov {}, sp", out(reg) pointer, options(nomem, nostack, preserves_flags));
     }
     pointer
 }

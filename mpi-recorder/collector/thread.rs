@@ -1,36 +1,23 @@
 //! The state of a thread: its guard against nested calls, its caches and the chunk that it writes.
 //!
-//! Threads are found by the thread pointer in a small table. Thread-local variables of a preloaded library
-//! would cost a function call, and they need an unstable feature without the standard library.
+//! A thread's own word has the address of its state. The memory of states reads as zeros in a forked child, which
+//! therefore finds none that is in use and leaves the file alone.
 
 use crate::comms::Comm;
 use crate::lock::Locked;
 use crate::mpi::Library;
-use crate::polling::Polling;
+use crate::polling::{Polling, Slot};
 use crate::requests::{Open, Position};
 use crate::{output, start, sys};
-use core::ptr::null_mut;
-use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU16, AtomicU32, AtomicUsize, Ordering};
+use core::ptr::{null_mut, with_exposed_provenance_mut};
+use core::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, Ordering};
 use mpi_abi::{
-    CHUNK, CHUNK_HEADER, Call, ChunkHeader, Class, Encoder, Entry, Full, MAX_REQUESTS, REPEAT, RequestItem,
-    Role, at, chunk_at, chunk_flag, crc32, present, rank, shape,
+    CHUNK, CHUNK_HEADER, Call, ChunkHeader, Class, Encoder, Entry, Full, MAX_REQUESTS, REPEAT,
+    RequestItem, Role, at, chunk_at, chunk_flag, crc32, present, rank, shape,
 };
 
-/// Threads that can record at the same time. A power of two.
-const SLOTS: usize = 1024;
-
-struct Slot {
-    /// Thread pointer; 0 empty, [`LEFT`] given back.
-    owner: AtomicUsize,
-    state: AtomicPtr<Thread>,
-}
-
-const LEFT: usize = 1;
-const TAKING: usize = 2;
-
-/// The table while recording is on. Its memory reads as zeros in a forked child, which therefore finds no
-/// state and leaves the file alone.
-static SLOTS_IN_USE: AtomicPtr<[Slot; SLOTS]> = AtomicPtr::new(null_mut());
+/// Whether recording is going on in this process, or in the one that it was forked from.
+static RECORDING: AtomicBool = AtomicBool::new(false);
 
 /// Incremented when a datatype is freed: cached sizes are void.
 pub static TYPES_CHANGED: AtomicU32 = AtomicU32::new(0);
@@ -39,6 +26,8 @@ pub static COMMS_CHANGED: AtomicU32 = AtomicU32::new(0);
 /// Cleared by `MPI_Pcontrol(0)`.
 pub static ON: AtomicBool = AtomicBool::new(true);
 
+/// Frames are at this address or higher; lower numbers are those of functions.
+const FRAMES: usize = 1 << 20;
 /// Events between two clock pairs in an open chunk. A power of two.
 const ANCHOR_EVERY: u32 = 1024;
 /// Lost events between two attempts to get space. A power of two.
@@ -102,8 +91,11 @@ impl<T: Copy> Scratch<T> {
 
 /// What a thread needs to record.
 pub struct Thread {
-    /// Address of the frame of the recorded call that is going on; 0 outside.
-    guard: usize,
+    /// Address of the frame of the recorded call that is going on. Outside of calls 0, or the mark of the test that
+    /// only needs to be counted if it comes next.
+    mark: usize,
+    /// Whether a thread has this state and may record.
+    in_use: bool,
     pub library: &'static Library,
     chunk: *mut u8,
     index: u64,
@@ -126,69 +118,65 @@ pub struct Thread {
     pub got: Scratch<u64>,
     pub polling: Polling,
     next_free: *mut Thread,
+    /// The state made before this one.
+    made_before: *mut Thread,
     encoder: Encoder,
 }
 
 struct Lanes {
     free: *mut Thread,
+    /// The state made last, and how many there are.
+    last: *mut Thread,
     made: u16,
-    /// Events of all threads and bytes in use of the file's last chunk, collected at the end.
-    events: u64,
-    last_chunk: u64,
 }
 
-static LANES: Locked<Lanes> =
-    Locked::always(Lanes { free: null_mut(), made: 0, events: 0, last_chunk: 0 });
+static LANES: Locked<Lanes> = Locked::always(Lanes { free: null_mut(), last: null_mut(), made: 0 });
 
-fn hash(pointer: usize) -> usize {
-    ((pointer as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 54) as usize & (SLOTS - 1)
+/// Switches recording on. Returns the state of this thread; `None` if there cannot be any.
+pub fn begin() -> Option<&'static mut Thread> {
+    RECORDING.store(true, Ordering::Release);
+    let thread = current();
+    RECORDING.store(thread.is_some(), Ordering::Release);
+    thread
 }
 
-/// Switches recording on. Returns whether it could be.
-pub fn begin() -> bool {
-    let length = size_of::<[Slot; SLOTS]>();
-    let memory = sys::map_memory(length);
-    if memory.is_null() || !sys::wipe_on_fork(memory, length) {
-        return false;
-    }
-    SLOTS_IN_USE.store(memory.cast(), Ordering::Release);
-    true
-}
-
-/// Whether recording is going on in this process.
+/// Whether recording is going on.
 #[inline(always)]
 pub fn is_recording() -> bool {
-    !SLOTS_IN_USE.load(Ordering::Relaxed).is_null()
+    RECORDING.load(Ordering::Relaxed)
+}
+
+/// The state of this thread, if it has one.
+#[inline(always)]
+fn own() -> Option<&'static mut Thread> {
+    let thread = with_exposed_provenance_mut::<Thread>(sys::own_word());
+    // SAFETY: null or a state that is never unmapped; if it is in use, by this thread alone.
+    unsafe { if thread.is_null() || !(*thread).in_use { None } else { Some(&mut *thread) } }
 }
 
 /// The state of this thread; `None` if it must not record.
 #[inline(always)]
 pub fn current() -> Option<&'static mut Thread> {
-    let slots = SLOTS_IN_USE.load(Ordering::Acquire);
-    // SAFETY: null or a table that is never unmapped.
-    let slots = unsafe { slots.as_ref()? };
-    let pointer = sys::thread_pointer();
-    let slot = slots.get(hash(pointer))?;
-    if slot.owner.load(Ordering::Relaxed) == pointer {
-        // SAFETY: the state belongs to this thread alone as long as the slot has its pointer.
-        return unsafe { slot.state.load(Ordering::Relaxed).as_mut() };
-    }
-    search(slots, pointer)
+    own().or_else(attach)
 }
 
-/// The state of this thread if it can be found at once and no call is going on.
+/// The state and the mark of this thread, which is not 0.
 #[inline(always)]
-pub fn idle() -> Option<&'static mut Thread> {
-    // SAFETY: null or a table that is never unmapped.
-    let slots = unsafe { SLOTS_IN_USE.load(Ordering::Acquire).as_ref()? };
-    let pointer = sys::thread_pointer();
-    let slot = slots.get(hash(pointer))?;
-    if slot.owner.load(Ordering::Relaxed) != pointer {
+pub fn marked() -> Option<(&'static mut Thread, usize)> {
+    let thread = with_exposed_provenance_mut::<Thread>(sys::own_word());
+    if thread.is_null() {
         return None;
     }
-    // SAFETY: as in `current`.
-    let thread = unsafe { slot.state.load(Ordering::Relaxed).as_mut()? };
-    (thread.guard == 0).then_some(thread)
+    // SAFETY: as in `own`; a state that is not in use, or reads as zeros, has no mark.
+    unsafe { if (*thread).mark == 0 { None } else { Some((&mut *thread, (*thread).mark)) } }
+}
+
+/// The state of this thread and the test that comes next, if no call is going on.
+pub fn polling() -> Option<(&'static mut Thread, &'static Slot)> {
+    let thread = own().filter(|thread| thread.mark < FRAMES)?;
+    // SAFETY: null or a test, which stays where it is and as it is while it is made.
+    let slot = unsafe { thread.polling.next().as_ref()? };
+    Some((thread, slot))
 }
 
 /// The state of this thread for a call whose frame is at this address; `None` if it is not to be recorded.
@@ -198,133 +186,82 @@ pub fn enter(frame: usize) -> Option<&'static mut Thread> {
     if thread.enter(frame) { Some(thread) } else { None }
 }
 
-// The state is owned by one thread; the table only says where it is.
-#[allow(clippy::mut_from_ref)]
+/// Gives this thread a state.
 #[cold]
 #[inline(never)]
-fn search(slots: &'static [Slot; SLOTS], pointer: usize) -> Option<&'static mut Thread> {
-    let mut at = hash(pointer);
-    for _ in 0..SLOTS {
-        let slot = slots.get(at)?;
-        match slot.owner.load(Ordering::Relaxed) {
-            0 => break,
-            // SAFETY: as in `current`.
-            owner if owner == pointer => unsafe {
-                return slot.state.load(Ordering::Relaxed).as_mut();
-            },
-            _ => at = (at + 1) & (SLOTS - 1),
-        }
-    }
-    attach(slots, pointer)
-}
-
-/// Gives this thread a state.
-// As in `search`.
-#[allow(clippy::mut_from_ref)]
-fn attach(slots: &'static [Slot; SLOTS], pointer: usize) -> Option<&'static mut Thread> {
-    let library = start::library()?;
-    if start::is_child() {
+fn attach() -> Option<&'static mut Thread> {
+    if !is_recording() || start::is_child() {
         return None;
     }
+    let library = start::library()?;
     let thread = LANES.with(|lanes| {
-        let free = lanes.free;
         // SAFETY: states on the list are not used by anyone.
-        if let Some(thread) = unsafe { free.as_mut() } {
+        if let Some(thread) = unsafe { lanes.free.as_mut() } {
             lanes.free = thread.next_free;
-            return free;
+            return &raw mut *thread;
         }
-        let thread: *mut Thread = sys::map_memory(size_of::<Thread>()).cast();
-        if !thread.is_null() && lanes.made < u16::MAX {
-            // SAFETY: fresh memory of that size; every field is written.
-            unsafe { Thread::place(thread, library, lanes.made) };
-            lanes.made += 1;
+        let length = size_of::<Thread>();
+        let thread: *mut Thread = sys::map_memory(length).cast();
+        if thread.is_null() || lanes.made == u16::MAX || !sys::wipe_on_fork(thread.cast(), length) {
+            return null_mut();
         }
+        // SAFETY: fresh memory of that size; every field is written.
+        unsafe {
+            Thread::place(thread, library, lanes.made);
+            (*thread).made_before = lanes.last;
+        }
+        lanes.last = thread;
+        lanes.made += 1;
         thread
     });
-    if thread.is_null() {
+    // SAFETY: null, or a state that is this thread's from now on.
+    let Some(state) = (unsafe { thread.as_mut() }) else {
         output::count(at::LOST_TABLE, 1);
         return None;
-    }
-    let mut at = hash(pointer);
-    for _ in 0..SLOTS {
-        let slot = slots.get(at)?;
-        let owner = slot.owner.load(Ordering::Relaxed);
-        if owner <= LEFT
-            && slot
-                .owner
-                .compare_exchange(owner, TAKING, Ordering::Acquire, Ordering::Relaxed)
-                .is_ok()
-        {
-            slot.state.store(thread, Ordering::Relaxed);
-            slot.owner.store(pointer, Ordering::Release);
-            start::at_thread_exit(thread);
-            // SAFETY: the state is this thread's from now on.
-            return unsafe { thread.as_mut() };
-        }
-        at = (at + 1) & (SLOTS - 1);
-    }
-    output::count(at::LOST_TABLE, 1);
+    };
+    state.in_use = true;
+    sys::set_own_word(thread.expose_provenance());
+    start::at_thread_exit(thread);
+    Some(state)
+}
+
+/// Called by a thread that ends: its chunk is complete, and its state serves the next thread.
+pub fn detach(thread: *mut Thread) {
+    sys::set_own_word(0);
     LANES.with(|lanes| {
-        // SAFETY: the state is not in the table.
-        if let Some(state) = unsafe { thread.as_mut() } {
+        // SAFETY: the owner is ending and runs this function.
+        if let Some(state) = unsafe { thread.as_mut() }
+            && state.in_use
+        {
+            state.close_chunk();
+            state.in_use = false;
+            state.mark = 0;
             state.next_free = lanes.free;
             lanes.free = thread;
         }
     });
-    None
-}
-
-/// Called when a thread ends: its chunk is complete, and its state serves the next thread.
-pub fn detach(thread: *mut Thread) {
-    // SAFETY: null or a table that is never unmapped.
-    let Some(slots) = (unsafe { SLOTS_IN_USE.load(Ordering::Acquire).as_ref() }) else { return };
-    for slot in slots {
-        if slot.owner.load(Ordering::Relaxed) > TAKING
-            && slot.state.load(Ordering::Relaxed) == thread
-        {
-            LANES.with(|lanes| {
-                // SAFETY: the owner is ending and runs this function.
-                if let Some(state) = unsafe { thread.as_mut() } {
-                    state.close_chunk();
-                    state.guard = 0;
-                    state.next_free = lanes.free;
-                    lanes.free = thread;
-                }
-                slot.owner.store(LEFT, Ordering::Release);
-            });
-            return;
-        }
-    }
 }
 
 /// Ends recording: closes the chunks of all threads. Returns events, threads and the bytes in use of the
 /// last chunk.
 pub fn finish() -> (u64, u32, u64) {
-    // SAFETY: null or a table that is never unmapped.
-    let slots = unsafe { SLOTS_IN_USE.swap(null_mut(), Ordering::AcqRel).as_ref() };
+    RECORDING.store(false, Ordering::Release);
     LANES.with(|lanes| {
-        for slot in slots.into_iter().flatten() {
-            if slot.owner.load(Ordering::Acquire) > TAKING {
-                // SAFETY: MPI_Finalize is the last call; no other thread records any more.
-                if let Some(thread) = unsafe { slot.state.load(Ordering::Relaxed).as_mut() } {
-                    let (index, used) = (thread.index, thread.encoder.used());
-                    let open = !thread.chunk.is_null();
-                    thread.close_chunk();
-                    lanes.events += thread.total;
-                    if open && output::is_last(index) {
-                        lanes.last_chunk = (CHUNK_HEADER + used) as u64;
-                    }
-                }
+        let (mut events, mut last_chunk) = (0, CHUNK as u64);
+        let mut at = lanes.last;
+        // SAFETY: MPI_Finalize is the last call; no other thread records any more.
+        while let Some(thread) = unsafe { at.as_mut() } {
+            let (index, used) = (thread.index, thread.encoder.used());
+            let open = !thread.chunk.is_null();
+            thread.close_chunk();
+            thread.in_use = false;
+            events += thread.total;
+            if open && output::is_last(index) {
+                last_chunk = (CHUNK_HEADER + used) as u64;
             }
+            at = thread.made_before;
         }
-        let mut free = lanes.free;
-        // SAFETY: states on the list are not used by anyone.
-        while let Some(thread) = unsafe { free.as_ref() } {
-            lanes.events += thread.total;
-            free = thread.next_free;
-        }
-        let last = if lanes.last_chunk == 0 { CHUNK as u64 } else { lanes.last_chunk };
-        (lanes.events, u32::from(lanes.made), last)
+        (events, u32::from(lanes.made), last_chunk)
     })
 }
 
@@ -363,17 +300,23 @@ impl Thread {
     /// that this one is made by the MPI library itself. A mark left behind by longjmp is below the frame.
     #[inline(always)]
     pub fn enter(&mut self, frame: usize) -> bool {
-        if self.guard != 0 && frame < self.guard {
+        if self.mark >= FRAMES && frame < self.mark {
             return false;
         }
-        self.guard = frame;
+        self.mark = frame;
         true
     }
 
-    /// The call is over.
+    /// The call is over. What comes next is recorded, or looked up if it may be the next test.
     #[inline(always)]
     pub fn leave(&mut self) {
-        self.guard = 0;
+        self.mark = 0;
+    }
+
+    /// A test is over, and the mark says whether the next one only needs to be counted.
+    #[inline(always)]
+    pub fn leave_test(&mut self, mark: usize) {
+        self.mark = mark;
     }
 
     /// Size of a datatype.

@@ -4,13 +4,15 @@
 use crate::comms::{self, Comm, Message};
 use crate::layout::{LAYOUTS, Layout, Sizes, special};
 use crate::mpi::{self, Failure, Library, REAL, STATUS_WORDS, UNDEFINED};
-use crate::polling::{ARGUMENTS, Failed, Slot};
+use crate::polling::{self, ARGUMENTS, Failed};
 use crate::requests::{Open, REQUESTS, flag};
 use crate::thread::{self, Looked, Scratch, Thread};
-use crate::{output, start};
+use crate::{output, start, sys};
 use core::ptr::with_exposed_provenance_mut;
 use core::sync::atomic::{AtomicBool, Ordering};
-use mpi_abi::{Actual, Call, Entry, MAX_REQUESTS, Outcome, RequestItem, Signature, at, present, rank};
+use mpi_abi::{
+    Actual, Call, Entry, MAX_REQUESTS, Outcome, RequestItem, Signature, at, present, rank,
+};
 
 /// Set in the number of a function that was called by its name `PMPI_...`.
 pub const PROFILING_NAME: usize = 1 << 16;
@@ -95,7 +97,8 @@ where
     unsafe { args.invoke(real) }
 }
 
-/// A test or a nonblocking probe. If it has just failed and is made again, it is only counted.
+/// A test or a nonblocking probe. If it has just failed and is made again, it is only counted. Programs that poll
+/// make so many that each instruction on this way is measured.
 ///
 /// # Safety
 /// The arguments are those of the function with this number.
@@ -104,67 +107,75 @@ pub unsafe fn test<const N: usize>(function: usize, args: [usize; N]) -> usize
 where
     [usize; N]: Invoke,
 {
-    if let Some(thread) = thread::idle()
-        && let Some(slot) = thread.polling.expected(function, &args)
-        && thread::ON.load(Ordering::Relaxed)
+    if let Some(layout) = layout_of(function)
+        && let Some((thread, mark)) = thread::marked()
+        && (mark == polling::mark(function, None, 0) || mark == polling::mark(function, Some(1), 4))
+        && thread.polling.first().is_marked(mark, &args, layout)
     {
-        // SAFETY: the caller's arguments; the slot is the thread's and stays where it is.
-        return unsafe { test_again::<N>(thread, &*slot) };
+        thread.enter(sys::stack_pointer());
+        // SAFETY: the caller's arguments, as in the test before.
+        let result = unsafe { thread.polling.first().make(args, layout) };
+        if !thread.polling.first().has_failed(result) {
+            return end_count::<N>(thread, result);
+        }
+        let due = thread.polling.count();
+        thread.leave_test(if due { 0 } else { mark });
+        return result;
+    }
+    // SAFETY: the caller's arguments.
+    unsafe { test_again(function, args) }
+}
+
+/// The test that would have been counted has not failed.
+#[cold]
+#[inline(never)]
+fn end_count<const N: usize>(thread: &mut Thread, result: usize) -> usize {
+    let end = start::ticks();
+    tested::<N>(thread, result, thread.polling.begin_of_next(end), end)
+}
+
+/// The same for tests of several requests, several tests in turn, those at which the clock is read, and all that are
+/// not expected.
+#[cold]
+#[inline(never)]
+unsafe fn test_again<const N: usize>(function: usize, args: [usize; N]) -> usize
+where
+    [usize; N]: Invoke,
+{
+    if let Some(layout) = layout_of(function)
+        && thread::ON.load(Ordering::Relaxed)
+        && let Some((thread, slot)) = thread::polling()
+        && slot.is(function, &args)
+    {
+        thread.enter(sys::stack_pointer());
+        let due = thread.polling.is_due();
+        let begin = if due { start::ticks() } else { 0 };
+        // SAFETY: as in `test`.
+        let result = unsafe { slot.make(args, layout) };
+        let failed = slot.has_failed(result);
+        if failed && !due {
+            thread.polling.count();
+            thread.polling.advance();
+        } else {
+            let end = start::ticks();
+            let begin = if due { begin } else { thread.polling.begin_of_next(end) };
+            if !(failed && thread.repeat(begin, end)) {
+                return tested::<N>(thread, result, begin, end);
+            }
+        }
+        thread.leave_test(thread.polling.mark());
+        return result;
     }
     // SAFETY: the caller's arguments.
     unsafe { call(function, args) }
 }
 
-/// The test that comes next where tests fail.
-#[inline(always)]
-unsafe fn test_again<const N: usize>(thread: &mut Thread, slot: &Slot) -> usize
-where
-    [usize; N]: Invoke,
-{
-    let frame = 0u8;
-    thread.enter(&raw const frame as usize);
-    if thread.polling.is_due() {
-        // SAFETY: as below.
-        return unsafe { test_timed::<N>(thread, slot) };
-    }
-    // SAFETY: its arguments were compared.
-    let result = unsafe { slot.make::<N>() };
-    if slot.has_failed(result) {
-        thread.polling.count();
-        thread.leave();
-        return result;
-    }
-    let end = start::ticks();
-    tested::<N>(thread, slot, result, thread.polling.begin_of_next(end), end)
-}
-
-#[cold]
-#[inline(never)]
-unsafe fn test_timed<const N: usize>(thread: &mut Thread, slot: &Slot) -> usize
-where
-    [usize; N]: Invoke,
-{
-    let begin = start::ticks();
-    // SAFETY: as in `test_again`.
-    let result = unsafe { slot.make::<N>() };
-    let end = start::ticks();
-    if slot.has_failed(result) && thread.repeat(begin, end) {
-        thread.leave();
-        return result;
-    }
-    tested::<N>(thread, slot, result, begin, end)
-}
-
 /// Writes a test that is not counted with those before it.
 #[cold]
 #[inline(never)]
-fn tested<const N: usize>(
-    thread: &mut Thread,
-    slot: &Slot,
-    result: usize,
-    begin: u64,
-    end: u64,
-) -> usize {
+fn tested<const N: usize>(thread: &mut Thread, result: usize, begin: u64, end: u64) -> usize {
+    // SAFETY: the test that has been made, which stays where it is.
+    let Some(slot) = (unsafe { thread.polling.next().as_ref() }) else { return result };
     let (place, failed) = (thread.polling.place(), slot.has_failed(result));
     let words = slot.arguments::<N>();
     if let (Some(layout), Some(mut state)) = (layout_of(slot.test().function), slot.test().state) {
@@ -705,7 +716,19 @@ impl State {
             (args.word(layout.one_request), usize::from(one))
         };
         let flag = args.word(at);
-        let failed = Failed { function, real: real(function), given, passed, flag, array, count, state: Some(self) };
+        let lists = layout.requests != crate::layout::NONE || one;
+        let requests = lists.then_some(count);
+        let failed = Failed {
+            function,
+            real: real(function),
+            mark: polling::mark(function, requests, thread.library.handle_size()),
+            given,
+            passed,
+            flag,
+            array,
+            count,
+            state: Some(self),
+        };
         (count <= MAX_REQUESTS).then_some(failed)
     }
 
