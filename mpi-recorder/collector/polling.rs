@@ -19,9 +19,11 @@ use mpi_abi::MAX_TESTS;
 const BUDGET_US: u64 = 10;
 /// Tests from one reading to the next. Different ones are timed in turn, whatever their number.
 const STEPS: [u32; 4] = [1, 5, 17, 61];
+/// Tests that are all timed after it was not known whether the time before one was spent in it.
+const CAREFUL: u32 = 128;
 /// The parts of a time that one of them has, in 2^-32.
 const SHARES: [u64; 4] = [1 << 32, (1 << 32) / 5 + 1, (1 << 32) / 17 + 1, (1 << 32) / 61 + 1];
-/// A test so many microseconds after the last reading is not one of those before.
+/// A test that ends so many microseconds later than expected is not one of those before.
 const LATE_US: u64 = 2 * BUDGET_US;
 /// Tests that follow each other more slowly, in microseconds, are written one by one.
 const SLOW_US: u64 = 1;
@@ -222,6 +224,10 @@ pub struct Polling {
     last: u64,
     inside: u64,
     pace: u64,
+    /// Ticks inside of tests that are not in the record yet: those that were not timed had not as many.
+    owed: u64,
+    /// Tests that are still to be timed one by one.
+    careful: u32,
 }
 
 impl Polling {
@@ -236,6 +242,8 @@ impl Polling {
         last: 0,
         inside: 0,
         pace: 0,
+        owed: 0,
+        careful: 0,
     };
 
     /// Whether the last call was a test that failed.
@@ -298,7 +306,13 @@ impl Polling {
         self.numbers = null_mut();
         (self.step, self.until) = (0, 0);
         (self.first, self.last) = (end, end);
-        (self.inside, self.pace) = (end.saturating_sub(begin), 0);
+        (self.inside, self.pace, self.owed) = (end.saturating_sub(begin), 0, 0);
+    }
+
+    /// Tests of the record, which are not among the events of the thread yet.
+    pub fn repeated(&self) -> u64 {
+        // SAFETY: there is a record in the second case.
+        if self.numbers.is_null() { 0 } else { u64::from(unsafe { self.number(TIMES) }) }
     }
 
     /// How many tests are written, if one is to follow them; none if they were repeated.
@@ -417,10 +431,21 @@ impl Polling {
     }
 
     /// Whether a timed test belongs to those before it.
-    pub fn continues(&self, end: u64) -> bool {
+    pub fn continues(&mut self, end: u64) -> bool {
         let us = clock::ticks_per_us();
+        let passed = end.wrapping_sub(self.last);
+        self.expect(passed, passed.min(self.pace * u64::from(self.every())));
         let limit = if self.step == 0 { SLOW_US } else { LATE_US };
-        end.wrapping_sub(self.last) <= limit * us && end.wrapping_sub(self.first) < LONGEST_US * us
+        passed <= limit * us && end.wrapping_sub(self.first) < LONGEST_US * us
+    }
+
+    /// Times the next tests one by one if this one has ended late. Returns whether it has.
+    fn expect(&mut self, passed: u64, expected: u64) -> bool {
+        let late = passed - expected > LATE_US * clock::ticks_per_us();
+        if late && (self.every() > 1 || self.careful > 0) {
+            self.careful = CAREFUL;
+        }
+        late
     }
 
     /// Counts a timed test.
@@ -430,10 +455,15 @@ impl Polling {
         // Tests are made by the million: a multiplication in place of a division. The time has 32 bits, see
         // `continues`.
         self.pace = (passed * SHARES.get(self.step).copied().unwrap_or(0)) >> 32;
-        self.inside = end.saturating_sub(begin).min(self.pace);
+        // The one that was timed stands for the others, of which some took longer and some less.
+        let inside = end.saturating_sub(begin);
+        self.inside = inside.min(self.pace);
+        self.owed += inside * tests;
+        let known = self.owed.min(passed);
+        self.owed -= known;
         // SAFETY: this test is in a record.
         let times = unsafe {
-            self.add_ticks(passed, self.inside * tests);
+            self.add_ticks(passed, known);
             self.number(TIMES).wrapping_add(1)
         };
         // SAFETY: as above.
@@ -441,21 +471,30 @@ impl Polling {
         self.last = end;
         let budget = BUDGET_US * clock::ticks_per_us();
         let fits = |step: usize| {
-            STEPS.get(step).is_some_and(|tests| u64::from(*tests) * self.pace <= budget)
+            let tests = STEPS.get(step).map(|tests| u64::from(*tests));
+            // Each test in turn is timed.
+            let all = |tests: &u64| *tests == 1 || self.written as u64 % tests != 0;
+            tests.filter(all).is_some_and(|tests| tests * self.pace <= budget)
         };
         self.step = match self.step {
+            _ if self.careful > 0 => 0,
             step if fits(step + 1) => step + 1,
             step if fits(step) => step,
             _ => 0,
         };
+        self.careful = self.careful.saturating_sub(1);
         self.until = times.wrapping_add(self.every() - 1);
         self.advance();
     }
 
-    /// When the next test began, which was not timed and has ended now.
-    pub fn begin_of_next(&self, end: u64) -> u64 {
-        let before = (self.untimed() + 1) * self.pace - self.inside.min(self.pace);
-        self.last.saturating_add(before).min(end)
+    /// When the next test began, which was not timed and has ended now: as soon after those before it as usual, or as
+    /// long ago as they took if it comes late.
+    pub fn begin_of_next(&mut self, end: u64) -> u64 {
+        let (passed, inside) = (end.saturating_sub(self.last), self.inside.min(self.pace));
+        let expected = (self.untimed() + 1) * self.pace;
+        let late = self.expect(passed, expected.min(passed));
+        let begin = if late { end - inside.min(passed) } else { self.last + expected - inside };
+        begin.min(end)
     }
 
     /// The tests are over, at this time at the latest. Returns how many repetitions there were and the ticks
@@ -467,7 +506,7 @@ impl Polling {
             return None;
         }
         let ticks = (self.untimed() * self.pace).min(limit.saturating_sub(self.last));
-        let inside = (self.untimed() * self.inside).min(ticks);
+        let inside = (self.untimed() * self.inside + self.owed).min(ticks);
         // SAFETY: there is a record.
         let (times, ticks) = unsafe {
             self.add_ticks(ticks, inside);

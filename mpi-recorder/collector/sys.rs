@@ -241,6 +241,16 @@ pub fn stack_pointer() -> usize {
     pointer
 }
 
+/// Has `BYTES` bytes of stack below what is used now.
+#[inline(always)]
+pub fn leave_gap<const BYTES: usize>() {
+    let gap = core::mem::MaybeUninit::<[u8; BYTES]>::uninit();
+    // SAFETY: no instruction. The bytes have to be there, since they might be used.
+    unsafe {
+        core::arch::asm!("/* {} */", in(reg) &raw const gap, options(nostack, preserves_flags))
+    };
+}
+
 /// The same moment on both clocks: the pair read fastest of three.
 pub fn anchor(ticks: impl Fn() -> u64) -> Anchor {
     let mut best = (u64::MAX, Anchor::default());

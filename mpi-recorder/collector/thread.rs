@@ -28,6 +28,8 @@ pub static ON: AtomicBool = AtomicBool::new(true);
 
 /// Frames are at this address or higher; lower numbers are those of functions.
 const FRAMES: usize = 1 << 20;
+/// Bytes of stack between the frame of a recorded call and those of calls inside of it, at least.
+pub const GAP: usize = 2048;
 /// Events between two clock pairs in an open chunk. A power of two.
 const ANCHOR_EVERY: u32 = 1024;
 /// Lost events between two attempts to get space. A power of two.
@@ -92,7 +94,7 @@ impl<T: Copy> Scratch<T> {
 /// What a thread needs to record.
 pub struct Thread {
     /// Address of the frame of the recorded call that is going on. Outside of calls 0, or the mark of the test that
-    /// only needs to be counted if it comes next.
+    /// only needs to be counted if it comes next. 0 in a call that returns in a forked child.
     mark: usize,
     /// Whether a thread has this state and may record.
     in_use: bool,
@@ -297,10 +299,11 @@ impl Thread {
     }
 
     /// Marks that a call is going on whose frame is at this address. `false` if another one already is, so
-    /// that this one is made by the MPI library itself. A mark left behind by longjmp is below the frame.
+    /// that this one is made by the MPI library itself. A mark left behind by longjmp is below the frame, or next to
+    /// it if the same function of the program makes this call.
     #[inline(always)]
     pub fn enter(&mut self, frame: usize) -> bool {
-        if self.mark >= FRAMES && frame < self.mark {
+        if self.mark >= FRAMES && frame.saturating_add(GAP / 2) < self.mark {
             return false;
         }
         self.mark = frame;
@@ -311,6 +314,13 @@ impl Thread {
     #[inline(always)]
     pub fn leave(&mut self) {
         self.mark = 0;
+    }
+
+    /// Whether the call that is going on returns in a child that was forked inside of it: the state is gone.
+    #[inline(always)]
+    pub fn is_gone(&self) -> bool {
+        // SAFETY: a field. Another process has not changed it, but the kernel has.
+        unsafe { (&raw const self.mark).read_volatile() == 0 }
     }
 
     /// A test is over, and the mark says whether the next one only needs to be counted.
@@ -375,6 +385,12 @@ impl Thread {
         self.comms = [(0, Comm::default()); COMMS];
         self.comms[slot] = (handle, comm);
         Some(comm)
+    }
+
+    /// Events so far, and the chunk that is open; 0 if there is none.
+    pub fn progress(&self) -> (u64, u32) {
+        let chunk = if self.chunk.is_null() { 0 } else { self.sequence };
+        (self.total + self.polling.repeated(), chunk)
     }
 
     /// Writes an event, with as many further records as its requests need.
@@ -483,6 +499,9 @@ impl Thread {
     /// Something else happens, at this time or later.
     #[cold]
     fn end_polling(&mut self, limit: u64) {
+        if self.mark < FRAMES {
+            self.mark = 0;
+        }
         if let Some((times, ticks)) = self.polling.end(limit) {
             self.total += u64::from(times);
             self.encoder.repeated(ticks);

@@ -6,7 +6,7 @@ use crate::layout::{LAYOUTS, Layout, Sizes, special};
 use crate::mpi::{self, Failure, Library, REAL, STATUS_WORDS, UNDEFINED};
 use crate::polling::{self, ARGUMENTS, Failed};
 use crate::requests::{Open, REQUESTS, flag};
-use crate::thread::{self, Looked, Scratch, Thread};
+use crate::thread::{self, GAP, Looked, Scratch, Thread};
 use crate::{output, start, sys};
 use core::ptr::with_exposed_provenance_mut;
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -74,18 +74,19 @@ where
         return unsafe { args.invoke(real(function)) };
     }
     // SAFETY: as above.
-    unsafe { call_recording(function, args) }
+    unsafe { call_recording(function, args, sys::stack_pointer()) }
 }
 
+/// The same with the frame of the wrapper.
 #[inline(never)]
-unsafe fn call_recording<const N: usize>(function: usize, args: [usize; N]) -> usize
+unsafe fn call_recording<const N: usize>(function: usize, args: [usize; N], frame: usize) -> usize
 where
     [usize; N]: Invoke,
 {
+    sys::leave_gap::<GAP>();
     let real = real(function);
-    let frame = 0u8;
     if function & PROFILING_NAME == 0 || !ONLY_MPI.load(Ordering::Relaxed) {
-        let thread = thread::enter(&raw const frame as usize);
+        let thread = thread::enter(frame);
         if let Some(thread) = thread {
             // SAFETY: the caller's arguments.
             let result = unsafe { recorded(thread, function, real, args) };
@@ -107,14 +108,19 @@ pub unsafe fn test<const N: usize>(function: usize, args: [usize; N]) -> usize
 where
     [usize; N]: Invoke,
 {
+    sys::leave_gap::<GAP>();
+    let frame = sys::stack_pointer() + GAP;
     if let Some(layout) = layout_of(function)
         && let Some((thread, mark)) = thread::marked()
         && (mark == polling::mark(function, None, 0) || mark == polling::mark(function, Some(1), 4))
         && thread.polling.first().is_marked(mark, &args, layout)
     {
-        thread.enter(sys::stack_pointer());
+        thread.enter(frame);
         // SAFETY: the caller's arguments, as in the test before.
         let result = unsafe { thread.polling.first().make(args, layout) };
+        if thread.is_gone() {
+            return result;
+        }
         if !thread.polling.first().has_failed(result) {
             return end_count::<N>(thread, result);
         }
@@ -123,7 +129,7 @@ where
         return result;
     }
     // SAFETY: the caller's arguments.
-    unsafe { test_again(function, args) }
+    unsafe { test_again(function, args, frame) }
 }
 
 /// The test that would have been counted has not failed.
@@ -131,14 +137,15 @@ where
 #[inline(never)]
 fn end_count<const N: usize>(thread: &mut Thread, result: usize) -> usize {
     let end = start::ticks();
-    tested::<N>(thread, result, thread.polling.begin_of_next(end), end)
+    let begin = thread.polling.begin_of_next(end);
+    tested::<N>(thread, result, begin, end)
 }
 
 /// The same for tests of several requests, several tests in turn, those at which the clock is read, and all that are
 /// not expected.
 #[cold]
 #[inline(never)]
-unsafe fn test_again<const N: usize>(function: usize, args: [usize; N]) -> usize
+unsafe fn test_again<const N: usize>(function: usize, args: [usize; N], frame: usize) -> usize
 where
     [usize; N]: Invoke,
 {
@@ -147,11 +154,14 @@ where
         && let Some((thread, slot)) = thread::polling()
         && slot.is(function, &args)
     {
-        thread.enter(sys::stack_pointer());
+        thread.enter(frame);
         let due = thread.polling.is_due();
         let begin = if due { start::ticks() } else { 0 };
         // SAFETY: as in `test`.
         let result = unsafe { slot.make(args, layout) };
+        if thread.is_gone() {
+            return result;
+        }
         let failed = slot.has_failed(result);
         if failed && !due {
             thread.polling.count();
@@ -166,8 +176,12 @@ where
         thread.leave_test(thread.polling.mark());
         return result;
     }
+    if !thread::is_recording() {
+        // SAFETY: the caller's arguments.
+        return unsafe { args.invoke(real(function)) };
+    }
     // SAFETY: the caller's arguments.
-    unsafe { call(function, args) }
+    unsafe { call_recording(function, args, frame) }
 }
 
 /// Writes a test that is not counted with those before it.
@@ -181,9 +195,12 @@ fn tested<const N: usize>(thread: &mut Thread, result: usize, begin: u64, end: u
     if let (Some(layout), Some(mut state)) = (layout_of(slot.test().function), slot.test().state) {
         let args = Arguments { words: &words, layout, large: false };
         thread.polling.exchange(place, &mut thread.looked);
+        let (events, _) = thread.progress();
+        state.look_again(thread);
         state.conclude(thread, &args, begin, end, result as i32);
         thread.polling.exchange(place, &mut thread.looked);
-        if failed {
+        let (now, chunk) = thread.progress();
+        if failed && now == events + 1 && chunk != 0 {
             thread.polling.rearm(place, begin, end);
         }
     }
@@ -467,6 +484,9 @@ where
         let begin = start::ticks();
         // SAFETY: the caller's arguments.
         let result = unsafe { words.invoke(real) };
+        if thread.is_gone() {
+            return result;
+        }
         let end = start::ticks();
         let mut entry = start::plain(layout.call, begin, end);
         entry.signature = signature;
@@ -482,6 +502,9 @@ where
     let begin = start::ticks();
     // SAFETY: the caller's arguments, or our own status in place of MPI_STATUS_IGNORE.
     let result = unsafe { words.invoke(real) };
+    if thread.is_gone() {
+        return result;
+    }
     let end = start::ticks();
     let args = Arguments { words: &words, layout, large };
     if layout.special & special::TESTS == 0 || large {
@@ -489,7 +512,15 @@ where
         return result;
     }
     let (before, written) = (state, thread.polling.open_end());
+    let (events, first) = thread.progress();
     state.conclude(thread, &args, begin, end, result as i32);
+    let (now, chunk) = thread.progress();
+    if now != events + 1 || chunk == 0 {
+        // Recording is off, or there is no space.
+        return result;
+    }
+    // Tests in the chunk before are no longer in turn.
+    let written = if chunk == first { written } else { 0 };
     let ours = status.as_ptr().expose_provenance();
     if let Some(failed) = before.to_repeat(thread, function, &args, (ours, written), result) {
         let lists = (&mut thread.looked, &mut thread.statuses);
@@ -677,6 +708,27 @@ impl State {
                 thread.items = items;
             }
         }
+    }
+
+    /// Requests that other threads have completed since they were looked up: those that have their handles now.
+    fn look_again(&mut self, thread: &mut Thread) {
+        let one = core::slice::from_mut;
+        let looked = match &mut self.looked {
+            Look::None => return,
+            Look::One(looked) => one(looked),
+            Look::Many(count) => thread.looked.room(*count),
+        };
+        REQUESTS.with(|requests| {
+            let claim = requests.claim();
+            for Looked { found } in looked {
+                if let Some((position, open)) = *found
+                    && requests.flags(position, open.id).is_none()
+                {
+                    let active = |(_, open): &(_, Open)| open.flags & flag::ACTIVE != 0;
+                    *found = requests.find(open.handle, open.place, claim).filter(active);
+                }
+            }
+        });
     }
 
     /// What is needed to make a test again that has been made and written, behind so many others; `None` if it has
@@ -1066,6 +1118,7 @@ pub fn measure_cost(thread: &mut Thread) -> (u32, u32) {
             core::hint::black_box(args.invoke(core::hint::black_box(real)));
         });
         thread.rehearse(|thread| {
+            thread.enter(sys::stack_pointer());
             let recorded = time(&mut || {
                 core::hint::black_box(recorded(
                     thread,
@@ -1075,6 +1128,7 @@ pub fn measure_cost(thread: &mut Thread) -> (u32, u32) {
                 ));
             });
             costs.0 = recorded.saturating_sub(bare);
+            thread.leave();
         });
         // Looking for the state and finding a call going on is what a call that is not recorded costs.
         let frame = 0u8;

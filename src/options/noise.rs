@@ -13,7 +13,7 @@ use crate::units;
 pub struct Options {
     /// Noise: none, a trace (or several: A,B), periodic:1000Hz,200us, or poisson:1000Hz,200us for random
     /// arrivals; may be repeated to superpose. Lists of rates and lengths (periodic:1kHz|10Hz,16us|50us) are
-    /// series of `detour simulate collective`, `cycle` and `skeleton`
+    /// series of `detour simulate app`, `collective`, `cycle` and `skeleton`
     #[arg(long, value_name = "NOISE", default_value = "none")]
     noise: Vec<OsString>,
     /// How detours delay work [default: preempt; loggopsim with --model loggopsim]

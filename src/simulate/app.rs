@@ -46,7 +46,7 @@ pub struct Options {
     /// that complete first
     #[arg(long)]
     deterministic: bool,
-    /// Compare with a changed program: scale REGION 0.5, balance REGION, drop REGION, drop tag 17,
+    /// Compare the first series with a changed program: scale REGION 0.5, balance REGION, drop REGION, drop tag 17,
     /// drop MPI_CALL, resize tag 17 0.25, map RULES, nonblocking REGION, net-scale 10, without
     /// SOURCE, or auto for all of these; scale and balance also take `after MPI_CALL` as REGION; may be repeated
     #[arg(long = "if", value_name = "HYPOTHESIS", value_parser = hypotheses::parse, conflicts_with = "shard")]
@@ -67,9 +67,14 @@ pub struct Options {
     only: Vec<OnlyName>,
     /// Network: chic, altix, cnl, zeptoos, xt4, alps, daint; a file of `detour mpi net`; or
     /// L=..,o=..,g=..,G=..,O=..,S=.. (os=.. and or=.. for an o of sender and receiver;
-    /// omitted parameters are 0, S unlimited)
-    #[arg(long, default_value = study::jobs::workload::NET, value_parser = network::parse)]
-    net: Params,
+    /// omitted parameters are 0, S unlimited); one series per network of a list ('cnl|xt4')
+    #[arg(
+        long,
+        value_delimiter = '|',
+        default_value = study::jobs::workload::NET,
+        value_parser = network::parse
+    )]
+    net: Vec<Params>,
     #[command(flatten)]
     sweep: sweep::Options,
     /// Break down the critical path, and attribute its noise to sources
@@ -157,7 +162,7 @@ impl Options {
             parts: self.parts(),
             ranks: self.ranks.clone().unwrap_or_default(),
             runs: self.runs,
-            net: self.net,
+            nets: self.net.clone(),
             rendezvous: self.sweep.rendezvous.into(),
             net_scales: self.sweep.net_scale.clone(),
             net_local: self.sweep.net_local,

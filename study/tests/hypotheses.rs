@@ -60,11 +60,11 @@ fn asked(dir: &TempDir, questions: &[&str], ranks: &[u64]) -> (Result<Sweep, Str
         parts: vec![app::Part::All],
         ranks: ranks.to_vec(),
         runs: 3,
-        net: simulate::loggops::Params {
+        nets: vec![simulate::loggops::Params {
             latency: 1_000_000,
             eager_limit: 4_096,
             ..simulate::loggops::Params::FREE
-        },
+        }],
         rendezvous: study::network::RENDEZVOUS,
         net_scales: vec![1.0],
         net_local: None,

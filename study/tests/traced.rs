@@ -7,11 +7,15 @@ use std::path::{Path, PathBuf};
 
 use mpi_abi::Call;
 use proptest::prelude::*;
+use simulate::loggops::Params;
 use study::{
     explain::traced::{TracedBlame, blame, recordings_in},
     jobs::{app, hypotheses},
     noise,
-    run::work::{Unwatched, Work},
+    run::{
+        point::Point,
+        work::{Unwatched, Work},
+    },
 };
 use support::{HostClock, Made, START};
 use tempfile::TempDir;
@@ -558,31 +562,76 @@ fn with_daemon(dir: &TempDir) {
     record(dir.path(), HostClock::default(), &[(0, &[]), (1, &hits)]);
 }
 
-fn simulated(dir: &TempDir, without: &[&str], questions: &[&str]) -> anyhow::Result<app::Sweep> {
-    let question = |text: &&str| hypotheses::parse(text).unwrap();
-    let request = app::Request {
+/// Two and eight ranks on a network of 1 us, without noise.
+fn request(dir: &TempDir) -> app::Request {
+    app::Request {
         source: app::Source::of(vec![dir.path().to_owned()]),
         parts: vec![app::Part::All],
         ranks: vec![2, 8],
         runs: 9,
-        net: simulate::loggops::Params { latency: 1_000_000, ..simulate::loggops::Params::FREE },
+        nets: vec![with_latency(1_000_000)],
         rendezvous: study::network::RENDEZVOUS,
         net_scales: vec![1.0],
         net_local: None,
         latency: None,
         with_coscheduled: false,
         blame: true,
-        noise: noise::Request {
-            noise: vec!["none".into()],
-            without: without.iter().map(|name| (*name).to_owned()).collect(),
-            ..noise::Request::default()
-        },
-        questions: questions.iter().map(question).collect(),
+        noise: noise::Request { noise: vec!["none".into()], ..noise::Request::default() },
+        questions: Vec::new(),
         sensitivity: false,
         resume: None,
-    };
+    }
+}
+
+fn with_latency(latency: i64) -> Params {
+    Params { latency, ..Params::FREE }
+}
+
+fn simulate(request: &app::Request) -> anyhow::Result<app::Sweep> {
     let work = Work { seed: 1, threads: 2, memory: || 1 << 32, watch: &Unwatched };
-    app::simulate(&request, &work)
+    app::simulate(request, &work)
+}
+
+fn simulated(dir: &TempDir, without: &[&str], questions: &[&str]) -> anyhow::Result<app::Sweep> {
+    let mut request = request(dir);
+    request.noise.without = without.iter().map(|name| (*name).to_owned()).collect();
+    request.questions = questions.iter().map(|text| hypotheses::parse(text).unwrap()).collect();
+    simulate(&request)
+}
+
+#[test]
+fn each_series_of_networks_and_noise_is_the_run_with_them_alone() {
+    let dir = TempDir::new().unwrap();
+    with_daemon(&dir);
+    let nets = [with_latency(1_000_000), with_latency(500_000_000)];
+    let noises = ["poisson:100Hz,50us", "poisson:100Hz,2ms", "poisson:10Hz,50us", "poisson:10Hz,2ms"];
+    let with = |nets: &[Params], noise: &str| {
+        let mut request = app::Request { nets: nets.to_vec(), ..request(&dir) };
+        request.noise.noise = vec![noise.into()];
+        simulate(&request).unwrap()
+    };
+    let all = with(&nets, "poisson:100Hz|10Hz,50us|2ms");
+    assert_eq!(all.about.noise.split('|').count(), 4, "{}", all.about.noise);
+    assert_eq!(all.about.net.split('|').count(), 2, "{}", all.about.net);
+    let mut points = all.points.iter();
+    for net in nets {
+        for noise in noises {
+            let alone = with(&[net], noise);
+            for expected in &alone.points {
+                let point = points.next().unwrap();
+                assert_eq!(point.series.noise.as_deref(), Some(noise));
+                assert!(point.series.net.is_some() && expected.series.net.is_none());
+                let about = (point.ranks, &point.blame);
+                assert_eq!(about, (expected.ranks, &expected.blame));
+                let times = |point: &Point| (point.noiseless_us, point.median_us, point.p99_us);
+                assert_eq!(times(point), times(expected));
+            }
+        }
+    }
+    assert!(points.next().is_none());
+    // What is measured once is measured with the first network.
+    assert_eq!(all.identity_s, with(&nets[..1], noises[0]).identity_s);
+    assert_ne!(all.identity_s, with(&nets[1..], noises[0]).identity_s);
 }
 
 #[test]

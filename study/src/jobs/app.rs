@@ -102,7 +102,8 @@ pub struct Request {
     pub ranks: Vec<u64>,
     /// Runs per point.
     pub runs: u64,
-    pub net: Params,
+    /// One series for each. The first is that of the identity, of questions and of sensitivities.
+    pub nets: Vec<Params>,
     pub rendezvous: Rendezvous,
     /// Factors by which the network is faster.
     pub net_scales: Vec<f64>,
@@ -114,6 +115,7 @@ pub struct Request {
     pub with_coscheduled: bool,
     /// Break down the critical path.
     pub blame: bool,
+    /// Each of its variants.
     pub noise: noise::Request,
     /// What to change.
     pub questions: Vec<Question>,
@@ -705,8 +707,8 @@ pub fn simulate_shard(request: &Request, work: &Work<'_>, shard: Shard) -> Resul
     let mut simulation = Simulation::new(request, work)?;
     let identity_ps = simulation.identity()?;
     let runs = shard.range(request.runs);
-    let of_point = |series: &Series, part, ranks| {
-        simulation.point(series, part, ranks, runs.clone()).map(|(runs, _)| runs)
+    let of_point = |choice: &Choice, ranks| {
+        simulation.point(choice, ranks, runs.clone()).map(|(runs, _)| runs)
     };
     let points = simulation.each(of_point)?;
     Ok(Partial { about: simulation.about(), identity_ps, points })
@@ -738,6 +740,8 @@ impl Ready {
 struct World<'w> {
     source: &'w Source,
     application: &'w Application,
+    /// The network, and the same as fast as it is to be.
+    net: &'w Params,
     params: &'w Params,
     noise: &'w Noise,
     sources: &'w Sources,
@@ -776,13 +780,25 @@ fn of_collective(schedule: &Schedule, op: u32) -> bool {
     }
 }
 
+/// A series, and what it chooses from the lists of the request.
+struct Choice<'a> {
+    series: Series,
+    /// What it has of the communication.
+    part: Part,
+    net: &'a Params,
+    /// Number of the variant.
+    noise: usize,
+}
+
 struct Simulation<'a> {
     request: &'a Request,
     work: &'a Work<'a>,
     program: Read,
-    /// The noise that is asked for: that recorded with the program if none is given and sources of it are.
-    noise: noise::Request,
-    loaded: Loaded,
+    /// The first network.
+    net: &'a Params,
+    /// The noise that is asked for, by variant: that recorded with the program if none is given and sources of it are.
+    noises: Vec<noise::Request>,
+    loaded: Vec<Loaded>,
     variation: Option<Variation>,
     rules: event::Options,
 }
@@ -790,11 +806,13 @@ struct Simulation<'a> {
 impl<'a> Simulation<'a> {
     fn new(request: &'a Request, work: &'a Work<'a>) -> Result<Simulation<'a>> {
         let program = request.source.load(work.threads)?;
-        let noise = request.met(&program.about);
+        let Some(net) = request.nets.first() else { bail!("no network") };
+        let noises = request.met(&program.about).variants();
         let asks = !request.questions.is_empty();
         let named = request.blame || asks || request.sensitivity;
-        let loaded = noise.load_for(work, Model::default(), named)?;
-        if request.with_coscheduled && loaded.noise.is_none() {
+        let load = |noise: &noise::Request| noise.load_for(work, Model::default(), named);
+        let loaded = noises.iter().map(load).collect::<Result<Vec<_>>>()?;
+        if request.with_coscheduled && loaded.iter().any(|loaded| loaded.noise.is_none()) {
             return Err(requires_noise("--with-coscheduled"));
         }
         if request.blame && request.net_local.is_some() {
@@ -810,7 +828,12 @@ impl<'a> Simulation<'a> {
             local: network::local(request.net_local, &request.noise.placement)?,
             ..event::Options::default()
         };
-        Ok(Simulation { request, work, program, noise, loaded, variation, rules })
+        Ok(Simulation { request, work, program, net, noises, loaded, variation, rules })
+    }
+
+    /// The noise of the first series.
+    fn first_noise(&self) -> &Loaded {
+        &self.loaded[0]
     }
 
     fn own(&self) -> u64 {
@@ -825,12 +848,12 @@ impl<'a> Simulation<'a> {
         let schedule = self.request.source.schedule(
             &self.program.application,
             self.own(),
-            Some(&self.request.net),
+            Some(self.net),
             true,
         )?;
         self.work.fits(&schedule, self.rules.model)?;
         let silent = Noise::none();
-        let ended = event::run(&schedule, &self.request.net, &self.rules, &silent.run(0, 0));
+        let ended = event::run(&schedule, self.net, &self.rules, &silent.run(0, 0));
         let ended = ended.map_err(|error| {
             let (source, application) = (&self.request.source, &self.program.application);
             self.with_calls(self.stuck(error), source, application, self.own(), true)
@@ -847,8 +870,10 @@ impl<'a> Simulation<'a> {
         ranks: u64,
         with_taken: bool,
     ) -> anyhow::Error {
-        let net = Some(&self.request.net);
-        let Ok(plan) = source.plan(application, ranks, net, with_taken) else { return error };
+        // Which calls wait for each other does not depend on the network.
+        let Ok(plan) = source.plan(application, ranks, Some(self.net), with_taken) else {
+            return error;
+        };
         let Some(event) = error.downcast_ref::<EventError>() else { return error };
         if let Some(why) = application.why_stuck(&plan, event) {
             return anyhow::Error::new(CannotEnd(why))
@@ -864,7 +889,7 @@ impl<'a> Simulation<'a> {
     /// Runs a program once, as large as it was traced and without noise.
     fn ends(&self, source: &Source, application: &Application) -> Result<()> {
         let ranks = u64::from(application.ranks());
-        let net = &self.request.net;
+        let net = self.net;
         let schedule = source.schedule(application, ranks, Some(net), false)?;
         self.work.fits(&schedule, self.rules.model)?;
         let ended = event::run(&schedule, net, &self.rules, &Noise::none().run(0, 0));
@@ -903,7 +928,7 @@ impl<'a> Simulation<'a> {
         let mut changed = Changed {
             source: self.first(),
             application: None,
-            noise: self.noise.clone(),
+            noise: self.noises[0].clone(),
             scale: 1.0,
             notes: Vec::new(),
         };
@@ -928,31 +953,41 @@ impl<'a> Simulation<'a> {
             .context(format!("cannot simulate {}", self.request.source.named()))
     }
 
-    /// The series, and what each has of the communication.
-    fn series(&self) -> Vec<(Series, Part)> {
-        let mut series = Vec::new();
-        let several = self.request.parts.len() > 1;
-        for &part in &self.request.parts {
-            for &net_scale in &self.request.net_scales {
-                let only = several.then(|| part.name().to_owned());
-                let one = Series { net_scale, only, ..Series::default() };
-                series.push((one.clone(), part));
-                if self.request.with_coscheduled {
-                    series.push((Series { coscheduled: true, ..one }, part));
+    fn choices(&self) -> Vec<Choice<'a>> {
+        let Request { parts, nets, net_scales, with_coscheduled, .. } = self.request;
+        let both: &[bool] = if *with_coscheduled { &[false, true] } else { &[false] };
+        let mut choices = Vec::new();
+        for &part in parts {
+            for net in nets {
+                for (noise, met) in self.noises.iter().enumerate() {
+                    for &net_scale in net_scales {
+                        choices.extend(both.iter().map(|&coscheduled| {
+                            // Only what differs distinguishes series.
+                            let series = Series {
+                                net_scale,
+                                coscheduled,
+                                only: (parts.len() > 1).then(|| part.name().to_owned()),
+                                net: (nets.len() > 1).then(|| network::name(net)),
+                                noise: (self.noises.len() > 1).then(|| met.specs()),
+                                ..Series::default()
+                            };
+                            Choice { series, part, net, noise }
+                        }));
+                    }
                 }
             }
         }
-        series
+        choices
     }
 
     /// What `visit` makes of each point, series by series.
-    fn each<T>(&self, mut visit: impl FnMut(&Series, Part, u64) -> Result<T>) -> Result<Vec<T>> {
-        let series = self.series();
+    fn each<T>(&self, mut visit: impl FnMut(&Choice, u64) -> Result<T>) -> Result<Vec<T>> {
+        let choices = self.choices();
         let mut found: Vec<(usize, T)> = Vec::new();
         // One program at a time: it can be most of the memory.
         for ranks in self.ranks() {
-            for (place, (series, part)) in series.iter().enumerate() {
-                found.push((place, visit(series, *part, ranks)?));
+            for (place, choice) in choices.iter().enumerate() {
+                found.push((place, visit(choice, ranks)?));
             }
         }
         found.sort_by_key(|(place, _)| *place);
@@ -963,11 +998,12 @@ impl<'a> Simulation<'a> {
     fn points(&self, finished: &mut Finished) -> Result<(Vec<Point>, Vec<Runs>)> {
         let runs = 0..self.request.runs;
         let mut all = Vec::new();
-        let points = self.each(|series, part, ranks| {
+        let points = self.each(|choice, ranks| {
+            let series = &choice.series;
             if let Some(known) = finished.find(series, ranks).filter(|_| !self.request.blame) {
                 return Ok(known);
             }
-            let (runs, blame) = self.point(series, part, ranks, runs.clone())?;
+            let (runs, blame) = self.point(choice, ranks, runs.clone())?;
             let point = Point::of(&runs)?;
             if finished.find(series, ranks).is_none() {
                 finished.add(&point)?;
@@ -980,22 +1016,21 @@ impl<'a> Simulation<'a> {
 
     fn point(
         &self,
-        series: &Series,
-        part: Part,
+        Choice { series, part, net, noise }: &Choice,
         ranks: u64,
         runs: Range<u64>,
     ) -> Result<(Runs, Option<Blame>)> {
+        let Loaded { noise, sources, .. } = &self.loaded[*noise];
         let watch = self.work.watch;
         let label = format!("{ranks} ranks {}", series.label());
         watch.now(&format!("{label}, schedule"));
-        let params = self.request.net.scaled(series.net_scale)?;
+        let params = net.scaled(series.net_scale)?;
         let latencies = self.variation.as_ref().map(|all| all.of(&params)).transpose()?;
-        let noise = self.loaded.noise.clone().with_latencies(latencies);
+        let noise = noise.clone().with_latencies(latencies);
         let noise = if series.coscheduled { noise.with_offsets(Offsets::Shared) } else { noise };
         let source = &Source { only: part.only(), ..self.request.source.clone() };
         let application = &self.program.at(ranks)?;
-        let sources = &self.loaded.sources;
-        let world = World { source, application, params: &params, noise: &noise, sources };
+        let world = World { source, application, net, params: &params, noise: &noise, sources };
         let ready = self.prepare(&world, ranks)?;
         let passes = if self.request.blame { 2 } else { 1 };
         watch.expect(ready.messages().saturating_mul((runs.end - runs.start) * passes));
@@ -1050,8 +1085,8 @@ impl<'a> Simulation<'a> {
     /// A program for this many ranks: extrapolated ones segment by segment, if that is possible; the times are
     /// the same.
     fn prepare(&self, world: &World<'_>, ranks: u64) -> Result<Ready> {
-        let World { source, application, params, noise, .. } = *world;
-        let plan = source.plan(application, ranks, Some(&self.request.net), false)?;
+        let World { source, application, net, params, noise, .. } = *world;
+        let plan = source.plan(application, ranks, Some(net), false)?;
         if self.request.blame {
             let explained = application.schedule_with_origins(&plan)?;
             self.work.fits(&explained.0, self.rules.model)?;
@@ -1106,11 +1141,11 @@ impl<'a> Simulation<'a> {
             let schedule = self.first().schedule(
                 &*self.program.at(ranks)?,
                 ranks,
-                Some(&self.request.net),
+                Some(self.net),
                 false,
             )?;
             blame::fits("--sensitivity", &schedule, self.rules.model, self.work.memory())?;
-            let found = sensitivity::of(&schedule, &self.request.net, &self.rules);
+            let found = sensitivity::of(&schedule, self.net, &self.rules);
             let parameters = found.map_err(|error| self.stuck(error))?;
             Ok(AtRanks { ranks, parameters, noise: self.to_noise(&schedule)? })
         };
@@ -1119,17 +1154,18 @@ impl<'a> Simulation<'a> {
 
     /// How the time under noise depends on its sources.
     fn to_noise(&self, schedule: &Schedule) -> Result<Vec<NoiseSensitivity>> {
-        if self.loaded.noise.is_none() {
+        let Loaded { noise, sources, .. } = self.first_noise();
+        if noise.is_none() {
             return Ok(Vec::new());
         }
         blame::check(schedule, self.rules.model, self.work.memory())?;
-        let net = &self.request.net;
+        let net = self.net;
         let latencies = self.variation.as_ref().map(|all| all.of(net)).transpose()?;
-        let noise = self.loaded.noise.clone().with_latencies(latencies);
+        let noise = noise.clone().with_latencies(latencies);
         let advance = |messages| self.work.watch.advance(messages);
         let plan = self.work.plan(self.request.runs, &advance);
         let blames = blaming::blame_runs(schedule, net, &self.rules, &noise, &plan)?;
-        Ok(sensitivity::to_noise(&Blame::of(&blames, &self.loaded.sources)?))
+        Ok(sensitivity::to_noise(&Blame::of(&blames, sources)?))
     }
 
     /// What the changes gain, paired run by run with the points of the first series.
@@ -1141,7 +1177,7 @@ impl<'a> Simulation<'a> {
             match question.change {
                 Change::Auto if !of_auto.is_empty() => {}
                 Change::Auto => {
-                    let names = hypotheses::names(&self.loaded.sources);
+                    let names = hypotheses::names(&self.first_noise().sources);
                     let rules = &self.request.source.rules;
                     let ranks = self.ranks().into_iter().max().unwrap_or(1);
                     let application = &self.program.application;
@@ -1230,12 +1266,13 @@ impl<'a> Simulation<'a> {
 
     /// The unchanged program, explained.
     fn before(&self, base: &Runs, questions: usize) -> Result<Option<Explained>> {
-        let params = self.request.net.scaled(base.series.net_scale)?;
+        let Loaded { noise, sources, .. } = self.first_noise();
+        let net = self.net;
+        let params = net.scaled(base.series.net_scale)?;
         let latencies = self.variation.as_ref().map(|all| all.of(&params)).transpose()?;
-        let noise = self.loaded.noise.clone().with_latencies(latencies);
+        let noise = noise.clone().with_latencies(latencies);
         let (source, application) = (&self.first(), &self.program.at(base.ranks)?);
-        let sources = &self.loaded.sources;
-        let world = World { source, application, params: &params, noise: &noise, sources };
+        let world = World { source, application, net, params: &params, noise: &noise, sources };
         self.explain(&world, base.ranks, questions)
     }
 
@@ -1247,7 +1284,7 @@ impl<'a> Simulation<'a> {
         ranks: u64,
         questions: usize,
     ) -> Result<Option<Explained>> {
-        let World { source, application, params, noise, sources } = *world;
+        let World { source, application, net, params, noise, sources } = *world;
         if self.rules.local.is_some() {
             return Ok(None);
         }
@@ -1265,7 +1302,7 @@ impl<'a> Simulation<'a> {
             }
         };
         let ranks = copies * u64::from(before.ranks());
-        let plan = source.plan(application, ranks, Some(&self.request.net), false)?;
+        let plan = source.plan(application, ranks, Some(net), false)?;
         let (schedule, origins) = application.schedule_with_origins(&plan)?;
         if schedule.operations() as u64 > 8 * MOST_LOGGED {
             return Ok(None);
@@ -1292,19 +1329,21 @@ impl<'a> Simulation<'a> {
             self.changed(&own, changes)?;
         let scale = base.series.net_scale * scale;
         let application = changed.as_ref().unwrap_or(&own);
-        let params = self.request.net.scaled(scale)?;
-        let without = match noise.without.len() == self.noise.without.len() {
+        let net = self.net;
+        let params = net.scaled(scale)?;
+        let without = match noise.without.len() == self.noises[0].without.len() {
             true => None,
             false => {
                 let quietly = self.quietly();
                 Some(noise.load_for(&quietly, Model::default(), true)?)
             }
         };
-        let loaded = without.as_ref().unwrap_or(&self.loaded);
+        let loaded = without.as_ref().unwrap_or(self.first_noise());
         let latencies = self.variation.as_ref().map(|all| all.of(&params)).transpose()?;
         let noise = loaded.noise.clone().with_latencies(latencies);
         let sources = &loaded.sources;
-        let world = World { source: &source, application, params: &params, noise: &noise, sources };
+        let (source, params, noise) = (&source, &params, &noise);
+        let world = World { source, application, net, params, noise, sources };
         let advance = |messages| self.work.watch.advance(messages);
         let plan = self.work.plan(self.request.runs, &advance);
         let runs = 0..base.times_ps.len() as u64;
@@ -1320,14 +1359,14 @@ impl<'a> Simulation<'a> {
                 let explaining =
                     before.map(|_| scope.spawn(|| self.explain(&world, base.ranks, questions)));
                 let ready = self.prepare(&world, base.ranks)?;
-                let times = self.times(&ready, &params, &noise, &plan, runs)?;
+                let times = self.times(&ready, params, noise, &plan, runs)?;
                 let after = match explaining.map(|thread| thread.join()) {
                     Some(Ok(after)) => after?,
                     Some(Err(_)) | None => None,
                 };
                 anyhow::Ok((times, after))
             })
-            .map_err(|error| self.unanswered(error, &source, application))?,
+            .map_err(|error| self.unanswered(error, source, application))?,
         };
         let gain = whatif::compare(&base.times_ps, &times, self.work.seed)?;
         Ok(Tried {
@@ -1375,11 +1414,11 @@ impl<'a> Simulation<'a> {
     }
 
     fn about(&self) -> About {
-        let Request { net, net_local, rendezvous, latency, .. } = self.request;
+        let Request { nets, net_local, rendezvous, latency, .. } = self.request;
         let Read { application, about, recorded, remarks, .. } = &self.program;
         let mean_s = |ns: i64| ns as f64 / 1e9 / f64::from(application.ranks().max(1));
         let mut all = remarks.clone();
-        all.extend(self.loaded.remarks.iter().cloned());
+        all.extend(noise::remarks(&self.loaded));
         About {
             command: about.command.join(" "),
             traced_ranks: application.ranks(),
@@ -1387,9 +1426,9 @@ impl<'a> Simulation<'a> {
             compute_s: mean_s(application.assumed.compute_ns),
             taken_s: recorded.then(|| mean_s(application.assumed.taken_ns)),
             seed: self.work.seed,
-            noise: self.loaded.words.clone(),
-            noise_model: self.loaded.model.name().to_owned(),
-            net: network::describe(net),
+            noise: collective::several(self.loaded.iter().map(|loaded| loaded.words.clone())),
+            noise_model: self.first_noise().model.name().to_owned(),
+            net: collective::several(nets.iter().map(network::describe)),
             net_local: net_local.as_ref().map(network::describe),
             latency: latency.as_ref().map(variation::Request::words),
             rendezvous: rendezvous.name().to_owned(),
@@ -1429,7 +1468,8 @@ impl Request {
             settings.insert("only".to_owned(), part.name().into());
         }
         settings.insert("runs".to_owned(), self.runs.into());
-        settings.insert("net".to_owned(), format!("{:?}", self.net).into());
+        let nets = self.nets.iter().map(|net| format!("{net:?}").into()).collect();
+        settings.insert("net".to_owned(), several(nets));
         settings.insert("net_local".to_owned(), format!("{:?}", self.net_local).into());
         settings.insert("rendezvous".to_owned(), self.rendezvous.name().into());
         if let Some(latency) = &self.latency {

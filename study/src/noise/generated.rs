@@ -52,8 +52,8 @@ impl<'a> Generated<'a> {
         let name = kind.name();
         if parameters.contains('|') {
             bail!(
-                "'{name}:{parameters}' lists several kinds of noise, which requires `detour simulate \
-                 collective`, `cycle` or `skeleton`: specify one rate and one length"
+                "'{name}:{parameters}' lists several kinds of noise, which requires `detour simulate app`, \
+                 `collective`, `cycle` or `skeleton`: specify one rate and one length"
             );
         }
         let wrong =
