@@ -8,6 +8,7 @@ use mpi_abi::{Abi, Call, Class};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 use support::standard::Standard;
 use support::*;
 
@@ -150,6 +151,41 @@ fn tests_that_fail_are_counted(mpi: Mpi) -> Ended {
     assert_eq!((trace.header_events, trace.events), (log.len() as u64, log.len() as u64));
     println!("{}: {} of {} events are repetitions", mpi.name, trace.repeated, trace.events);
     assert!(trace.repeated > trace.events / 2, "{} of {}", trace.repeated, trace.events);
+    Ended::Done
+}
+
+/// The trace of rank 0 of `interrupted.c`, and the tests and sends that it has made.
+fn interrupted(mpi: Mpi, kind: &str, ranks: u32) -> (Trace, [u64; 2]) {
+    let program = mpi.compile("interrupted.c", &["-lpthread"]).unwrap();
+    let directory = fresh("trace");
+    let output = run(mpi.recorded(ranks, &directory).arg(program).arg(kind));
+    let text = String::from_utf8_lossy(&output.stdout);
+    let made: Vec<u64> = text.split_whitespace().map(|word| word.parse().unwrap()).collect();
+    let trace = read_trace(&directory.join("rank-0.mpi"));
+    assert!(trace.finalized && trace.lost == mpi_abi::Lost::default(), "{kind} {}", mpi.name);
+    (trace, made.try_into().unwrap())
+}
+
+/// Chunks end, regions begin, an error handler jumps, a child returns: each test is counted all the same.
+fn tests_are_counted_whatever_comes_between(mpi: Mpi) -> Ended {
+    for (kind, ranks) in [("chunks", 1), ("regions", 1), ("jump", 2), ("pauses", 2), ("forks", 1)] {
+        let (trace, made) = interrupted(mpi, kind, ranks);
+        let counts = counts(&trace.threads[&0]);
+        let counted = ["MPI_Test", "MPI_Send"].map(|name| counts.get(name).copied().unwrap_or(0));
+        assert_eq!(counted, made, "{kind} {}", mpi.name);
+        if kind == "chunks" {
+            assert!(trace.repeated > made[0] / 4, "{} of {made:?}", trace.repeated);
+            assert!(trace.bytes > 2 * mpi_abi::CHUNK, "{} bytes", trace.bytes);
+        }
+        // The pauses are 50 ms. A test may take as long on a busy machine, but hardly each time.
+        let long = trace.tests.iter().filter(|took| **took > Duration::from_millis(25)).count();
+        assert!(long < 10, "{kind} {}: {long}", mpi.name);
+    }
+    // What another thread switches off is not exact, but what comes after that is.
+    let (trace, made) = interrupted(mpi, "switched", 1);
+    let counts = counts(&trace.threads[&0]);
+    assert!(counts["MPI_Test"] >= made[0], "{} of {}", counts["MPI_Test"], made[0]);
+    assert_eq!(counts["MPI_Send"], made[1]);
     Ended::Done
 }
 
@@ -318,6 +354,7 @@ fn groups_joined_by_a_socket_are_recorded_on_both_sides(mpi: Mpi) -> Ended {
 
 const TESTS: &[Test] = &[
     ("tests_that_fail_are_counted", tests_that_fail_are_counted),
+    ("tests_are_counted_whatever_comes_between", tests_are_counted_whatever_comes_between),
     (
         "every_function_of_the_library_is_wrapped_or_left_out_for_a_reason",
         every_function_of_the_library_is_wrapped_or_left_out_for_a_reason,

@@ -604,7 +604,8 @@ fn each_series_of_networks_and_noise_is_the_run_with_them_alone() {
     let dir = TempDir::new().unwrap();
     with_daemon(&dir);
     let nets = [with_latency(1_000_000), with_latency(500_000_000)];
-    let noises = ["poisson:100Hz,50us", "poisson:100Hz,2ms", "poisson:10Hz,50us", "poisson:10Hz,2ms"];
+    let noises =
+        ["poisson:100Hz,50us", "poisson:100Hz,2ms", "poisson:10Hz,50us", "poisson:10Hz,2ms"];
     let with = |nets: &[Params], noise: &str| {
         let mut request = app::Request { nets: nets.to_vec(), ..request(&dir) };
         request.noise.noise = vec![noise.into()];

@@ -7,12 +7,14 @@ pub mod standard;
 
 use libtest_mimic::{Arguments, Completion, Trial};
 use mpi_abi::{
-    Actual, Decoder, Event, FileHeader, ListKind, Outcome, Record, Requests, Role, Sizes, chunks,
+    Actual, Call, Decoder, Event, FileHeader, ListKind, Outcome, Record, Requests, Role, Sizes,
+    chunks,
 };
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 /// An MPI of the system, as Debian names its commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -205,6 +207,8 @@ pub struct Trace {
     pub events: u64,
     /// Of them, tests that were only counted.
     pub repeated: u64,
+    /// How long each of the others took.
+    pub tests: Vec<Duration>,
     pub lost_marks: u64,
     pub finalized: bool,
     pub aborted: bool,
@@ -415,6 +419,10 @@ pub fn read_trace(path: &Path) -> Trace {
                     }
                     Record::Event(event) => {
                         events += 1;
+                        if definitions && event.signature.call == Call::Test {
+                            let ns = (event.end - event.begin) as f64 / ticks_per_ns(&header);
+                            trace.tests.push(Duration::from_nanos(ns as u64));
+                        }
                         if !definitions {
                             lines.push(reader.event(&event));
                         }
@@ -449,6 +457,12 @@ pub fn read_trace(path: &Path) -> Trace {
     }
     trace.comms = reader.comms;
     trace
+}
+
+/// Between its first and its last pair of clocks.
+fn ticks_per_ns(header: &FileHeader) -> f64 {
+    let (start, end) = (header.start, header.end);
+    (end.ticks - start.ticks) as f64 / (end.ns - start.ns) as f64
 }
 
 /// Decodes the file of a rank without keeping it: its events, and whether the rank has finalized.

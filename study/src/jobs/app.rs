@@ -1138,12 +1138,8 @@ impl<'a> Simulation<'a> {
     fn sensitivities(&self) -> Result<Vec<AtRanks>> {
         let of_ranks = |ranks: u64| {
             self.work.watch.now(&format!("{ranks} ranks, sensitivity"));
-            let schedule = self.first().schedule(
-                &*self.program.at(ranks)?,
-                ranks,
-                Some(self.net),
-                false,
-            )?;
+            let schedule =
+                self.first().schedule(&*self.program.at(ranks)?, ranks, Some(self.net), false)?;
             blame::fits("--sensitivity", &schedule, self.rules.model, self.work.memory())?;
             let found = sensitivity::of(&schedule, self.net, &self.rules);
             let parameters = found.map_err(|error| self.stuck(error))?;
