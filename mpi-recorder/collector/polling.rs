@@ -473,7 +473,8 @@ impl Polling {
         let fits = |step: usize| {
             let tests = STEPS.get(step).map(|tests| u64::from(*tests));
             // Each test in turn is timed.
-            let all = |tests: &u64| *tests == 1 || self.written as u64 % tests != 0;
+            let written = self.written as u64;
+            let all = |tests: &u64| *tests == 1 || !written.is_multiple_of(*tests);
             tests.filter(all).is_some_and(|tests| tests * self.pace <= budget)
         };
         self.step = match self.step {
