@@ -598,7 +598,7 @@ fn words(part: &PathPart) -> String {
     }
 }
 
-/// Columns of [`csv_rows`].
+/// Columns of [`Waits::csv_rows`].
 pub const CSV_COLUMNS: &str =
     "by,rank,ranks,region,class,call,cause,late_rank,late_region,source,late_call,after,s,ps,runs";
 
