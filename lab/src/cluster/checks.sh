@@ -636,12 +636,14 @@ mpi_net_between_machines() {
         rm -f net.toml
         limit=400 mpi $library 1 detour mpi net -d 5s --largest 16KiB -o "$work/net.toml" >net.txt 2>&1 ||
             fail "$library: $(tail -n 15 net.txt)"
-        # Half an exchange is o + L + o, so L is at most the fastest one.
+        # Half an exchange is o + L + o. L is that of usual messages, so it is compared with usual exchanges; emulated
+        # machines that have to wait for a CPU differ from one minute to the next.
         [ -s "latency-$library.json" ] || latencies $library
         l=$(sed -n 's/^L_us *= *//p' net.toml | head -n 1)
         fastest=$(jq .all.minimum_us "latency-$library.json")
-        jq -en "$l > $fastest / 5 and $l < $fastest * 3" >/dev/null ||
-            fail "$library: L = $l us, the fastest exchange takes $fastest us"
+        usual=$(jq .all.median_us "latency-$library.json")
+        jq -en "$l > $fastest / 5 and $l < $usual * 2" >/dev/null ||
+            fail "$library: L = $l us, exchanges take $fastest us at least, $usual us usually"
         detour simulate collective --ranks 16 --runs 2 --noise periodic:100Hz,10us --net net.toml \
             >/dev/null 2>net.err || fail "$(cat net.err)"
         said="$said $library $(printf %.0f "$l") us;"
