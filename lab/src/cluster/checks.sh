@@ -631,7 +631,7 @@ mpi_latency_between_machines() {
 }
 
 mpi_net_between_machines() {
-    local library l fastest said=
+    local library message fastest usual said=
     for library in openmpi mpich; do
         rm -f net.toml
         limit=400 mpi $library 1 detour mpi net -d 5s --largest 16KiB -o "$work/net.toml" >net.txt 2>&1 ||
@@ -640,14 +640,14 @@ mpi_net_between_machines() {
         # can be next to nothing; while they wait for a CPU, the usual message takes several times the fastest one.
         [ -s "latency-$library.json" ] || latencies $library
         # The first of each: those of the fastest messages follow.
-        l=$(awk -F ' *= *' '/^(L|os|or)_us *=/ && !seen[$1]++ { sum += $2 } END { print sum }' net.toml)
+        message=$(awk -F ' *= *' '/^(L|os|or)_us *=/ && !seen[$1]++ { sum += $2 } END { print sum }' net.toml)
         fastest=$(jq .all.minimum_us "latency-$library.json")
         usual=$(jq .all.median_us "latency-$library.json")
-        jq -en "$l > $fastest / 3 and $l < $usual * 2" >/dev/null ||
-            fail "$library: a message takes $l us, exchanges $fastest us at least, $usual us usually"
+        jq -en "$message > $fastest / 3 and $message < $usual * 2" >/dev/null ||
+            fail "$library: a message takes $message us, exchanges $fastest us at least, $usual us usually"
         detour simulate collective --ranks 16 --runs 2 --noise periodic:100Hz,10us --net net.toml \
             >/dev/null 2>net.err || fail "$(cat net.err)"
-        said="$said $library $(printf %.0f "$l") us;"
+        said="$said $library $(printf %.0f "$message") us;"
     done
     found "os + L + or:${said%;}; the files are accepted by --net"
 }
