@@ -110,15 +110,16 @@ impl Slot {
         statuses: Scratch::NEW,
     };
 
-    /// Whether it is this test. The mark says that it is one of this function with one request or none.
+    /// Whether it is this test. A mark of its function says that it has one request or none.
     #[inline(always)]
     pub fn is_marked<const N: usize>(
         &self,
         mark: usize,
+        function: usize,
         args: &[usize; N],
         layout: &Layout,
     ) -> bool {
-        if !self.has(args) {
+        if mark & !NARROW != function || !self.has(args) {
             return false;
         }
         let at = layout.requests.min(layout.one_request);

@@ -166,62 +166,44 @@ core::arch::global_asm!(
     ".popsection",
 );
 
+/// One instruction with the address of this thread's word, for each processor.
+macro_rules! own_word {
+    ($x86_64:literal, $aarch64:literal, $direction:tt $word:ident) => {
+        // SAFETY: reads or writes a variable of this thread, to which nothing refers.
+        unsafe {
+            #[cfg(target_arch = "x86_64")]
+            core::arch::asm!(
+                "mov {place}, qword ptr [rip + detour_mpi_own_word@GOTTPOFF]",
+                $x86_64,
+                place = out(reg) _,
+                word = $direction(reg) $word,
+                options(nostack, preserves_flags),
+            );
+            #[cfg(target_arch = "aarch64")]
+            core::arch::asm!(
+                "adrp {place}, :gottprel:detour_mpi_own_word",
+                "ldr {place}, [{place}, :gottprel_lo12:detour_mpi_own_word]",
+                "mrs {pointer}, tpidr_el0",
+                $aarch64,
+                place = out(reg) _,
+                pointer = out(reg) _,
+                word = $direction(reg) $word,
+                options(nostack, preserves_flags),
+            );
+        }
+    };
+}
+
 /// The word of this thread.
 #[inline(always)]
 pub fn own_word() -> usize {
     let word: usize;
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: reads a variable of this thread.
-    unsafe {
-        core::arch::asm!(
-            "mov {word}, qword ptr [rip + detour_mpi_own_word@GOTTPOFF]",
-            "mov {word}, qword ptr fs:[{word}]",
-            word = out(reg) word,
-            options(nostack, readonly, preserves_flags),
-        );
-    }
-    #[cfg(target_arch = "aarch64")]
-    // SAFETY: reads a variable of this thread.
-    unsafe {
-        core::arch::asm!(
-            "adrp {word}, :gottprel:detour_mpi_own_word",
-            "ldr {word}, [{word}, :gottprel_lo12:detour_mpi_own_word]",
-            "mrs {pointer}, tpidr_el0",
-            "ldr {word}, [{pointer}, {word}]",
-            word = out(reg) word,
-            pointer = out(reg) _,
-            options(nostack, readonly, preserves_flags),
-        );
-    }
+    own_word!("mov {word}, qword ptr fs:[{place}]", "ldr {word}, [{pointer}, {place}]", out word);
     word
 }
 
 pub fn set_own_word(word: usize) {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: writes a variable of this thread, to which nothing refers.
-    unsafe {
-        core::arch::asm!(
-            "mov {place}, qword ptr [rip + detour_mpi_own_word@GOTTPOFF]",
-            "mov qword ptr fs:[{place}], {word}",
-            word = in(reg) word,
-            place = out(reg) _,
-            options(nostack, preserves_flags),
-        );
-    }
-    #[cfg(target_arch = "aarch64")]
-    // SAFETY: writes a variable of this thread, to which nothing refers.
-    unsafe {
-        core::arch::asm!(
-            "adrp {place}, :gottprel:detour_mpi_own_word",
-            "ldr {place}, [{place}, :gottprel_lo12:detour_mpi_own_word]",
-            "mrs {pointer}, tpidr_el0",
-            "str {word}, [{pointer}, {place}]",
-            word = in(reg) word,
-            place = out(reg) _,
-            pointer = out(reg) _,
-            options(nostack, preserves_flags),
-        );
-    }
+    own_word!("mov qword ptr fs:[{place}], {word}", "str {word}, [{pointer}, {place}]", in word);
 }
 
 /// The stack pointer, below which the frames of all further calls are.

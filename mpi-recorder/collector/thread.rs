@@ -387,10 +387,16 @@ impl Thread {
         Some(comm)
     }
 
-    /// Events so far, and the chunk that is open; 0 if there is none.
+    /// Events so far, and how many chunks were begun.
     pub fn progress(&self) -> (u64, u32) {
-        let chunk = if self.chunk.is_null() { 0 } else { self.sequence };
-        (self.total + self.polling.repeated(), chunk)
+        (self.total + self.polling.repeated(), self.sequence)
+    }
+
+    /// Whether one more event has been written since then, and if so, whether into the same chunk. None if recording is
+    /// off, or if there is no space.
+    pub fn has_written(&self, (events, chunk): (u64, u32)) -> Option<bool> {
+        let (now, last) = self.progress();
+        (now == events + 1 && !self.chunk.is_null()).then_some(last == chunk)
     }
 
     /// Writes an event, with as many further records as its requests need.

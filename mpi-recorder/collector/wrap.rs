@@ -69,17 +69,26 @@ pub unsafe fn call<const N: usize>(function: usize, args: [usize; N]) -> usize
 where
     [usize; N]: Invoke,
 {
+    // SAFETY: by contract.
+    unsafe { call_from(sys::stack_pointer(), function, args) }
+}
+
+/// The same with the frame of the wrapper.
+#[inline(always)]
+unsafe fn call_from<const N: usize>(frame: usize, function: usize, args: [usize; N]) -> usize
+where
+    [usize; N]: Invoke,
+{
     if !thread::is_recording() {
         // SAFETY: the caller's arguments.
         return unsafe { args.invoke(real(function)) };
     }
     // SAFETY: as above.
-    unsafe { call_recording(function, args, sys::stack_pointer()) }
+    unsafe { call_recording(frame, function, args) }
 }
 
-/// The same with the frame of the wrapper.
 #[inline(never)]
-unsafe fn call_recording<const N: usize>(function: usize, args: [usize; N], frame: usize) -> usize
+unsafe fn call_recording<const N: usize>(frame: usize, function: usize, args: [usize; N]) -> usize
 where
     [usize; N]: Invoke,
 {
@@ -112,8 +121,7 @@ where
     let frame = sys::stack_pointer() + GAP;
     if let Some(layout) = layout_of(function)
         && let Some((thread, mark)) = thread::marked()
-        && (mark == polling::mark(function, None, 0) || mark == polling::mark(function, Some(1), 4))
-        && thread.polling.first().is_marked(mark, &args, layout)
+        && thread.polling.first().is_marked(mark, function, &args, layout)
     {
         thread.enter(frame);
         // SAFETY: the caller's arguments, as in the test before.
@@ -176,12 +184,8 @@ where
         thread.leave_test(thread.polling.mark());
         return result;
     }
-    if !thread::is_recording() {
-        // SAFETY: the caller's arguments.
-        return unsafe { args.invoke(real(function)) };
-    }
     // SAFETY: the caller's arguments.
-    unsafe { call_recording(function, args, frame) }
+    unsafe { call_from(frame, function, args) }
 }
 
 /// Writes a test that is not counted with those before it.
@@ -195,12 +199,11 @@ fn tested<const N: usize>(thread: &mut Thread, result: usize, begin: u64, end: u
     if let (Some(layout), Some(mut state)) = (layout_of(slot.test().function), slot.test().state) {
         let args = Arguments { words: &words, layout, large: false };
         thread.polling.exchange(place, &mut thread.looked);
-        let (events, _) = thread.progress();
+        let progress = thread.progress();
         state.look_again(thread);
         state.conclude(thread, &args, begin, end, result as i32);
         thread.polling.exchange(place, &mut thread.looked);
-        let (now, chunk) = thread.progress();
-        if failed && now == events + 1 && chunk != 0 {
+        if failed && thread.has_written(progress).is_some() {
             thread.polling.rearm(place, begin, end);
         }
     }
@@ -512,15 +515,11 @@ where
         return result;
     }
     let (before, written) = (state, thread.polling.open_end());
-    let (events, first) = thread.progress();
+    let progress = thread.progress();
     state.conclude(thread, &args, begin, end, result as i32);
-    let (now, chunk) = thread.progress();
-    if now != events + 1 || chunk == 0 {
-        // Recording is off, or there is no space.
-        return result;
-    }
-    // Tests in the chunk before are no longer in turn.
-    let written = if chunk == first { written } else { 0 };
+    let Some(same_chunk) = thread.has_written(progress) else { return result };
+    // A record of repetitions can refer only to tests in its own chunk.
+    let written = if same_chunk { written } else { 0 };
     let ours = status.as_ptr().expose_provenance();
     if let Some(failed) = before.to_repeat(thread, function, &args, (ours, written), result) {
         let lists = (&mut thread.looked, &mut thread.statuses);
