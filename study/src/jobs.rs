@@ -3,6 +3,7 @@
 pub mod alltoall;
 pub mod app;
 pub mod blocks;
+mod choices;
 pub mod collective;
 pub mod cycle;
 pub mod exchange;

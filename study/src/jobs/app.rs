@@ -22,7 +22,7 @@ use simulate::{
     collectives::Op,
     event::{self, Action, EventError, Log, Rendezvous, Schedule},
     loggops::Params,
-    noise::{Model, Noise, Offsets, RunNoise},
+    noise::{Model, Noise, RunNoise},
     replay,
     sweep::SweepError,
     whatif,
@@ -37,6 +37,7 @@ use crate::{
         states::{self, PathPart, Tally, Waits},
     },
     jobs::{
+        choices::{Choice, choices, met},
         collective::{self, KneeKeys, SeriesKnee, knees},
         hypotheses::{self, CannotEnd, Change, Question, Refused, Tried},
     },
@@ -707,8 +708,8 @@ pub fn simulate_shard(request: &Request, work: &Work<'_>, shard: Shard) -> Resul
     let mut simulation = Simulation::new(request, work)?;
     let identity_ps = simulation.identity()?;
     let runs = shard.range(request.runs);
-    let of_point = |choice: &Choice, ranks| {
-        simulation.point(choice, ranks, runs.clone()).map(|(runs, _)| runs)
+    let of_point = |part, choice: &Choice<'_>, ranks| {
+        simulation.point(part, choice, ranks, runs.clone()).map(|(runs, _)| runs)
     };
     let points = simulation.each(of_point)?;
     Ok(Partial { about: simulation.about(), identity_ps, points })
@@ -778,16 +779,6 @@ fn of_collective(schedule: &Schedule, op: u32) -> bool {
         }
         Action::Calc { .. } | Action::Choice { .. } | Action::Request => false,
     }
-}
-
-/// A series, and what it chooses from the lists of the request.
-struct Choice<'a> {
-    series: Series,
-    /// What it has of the communication.
-    part: Part,
-    net: &'a Params,
-    /// Number of the variant.
-    noise: usize,
 }
 
 struct Simulation<'a> {
@@ -953,41 +944,29 @@ impl<'a> Simulation<'a> {
             .context(format!("cannot simulate {}", self.request.source.named()))
     }
 
-    fn choices(&self) -> Vec<Choice<'a>> {
+    /// The series, and what each has of the communication.
+    fn choices(&self) -> Vec<(Part, Choice<'a>)> {
         let Request { parts, nets, net_scales, with_coscheduled, .. } = self.request;
-        let both: &[bool] = if *with_coscheduled { &[false, true] } else { &[false] };
-        let mut choices = Vec::new();
-        for &part in parts {
-            for net in nets {
-                for (noise, met) in self.noises.iter().enumerate() {
-                    for &net_scale in net_scales {
-                        choices.extend(both.iter().map(|&coscheduled| {
-                            // Only what differs distinguishes series.
-                            let series = Series {
-                                net_scale,
-                                coscheduled,
-                                only: (parts.len() > 1).then(|| part.name().to_owned()),
-                                net: (nets.len() > 1).then(|| network::name(net)),
-                                noise: (self.noises.len() > 1).then(|| met.specs()),
-                                ..Series::default()
-                            };
-                            Choice { series, part, net, noise }
-                        }));
-                    }
-                }
-            }
-        }
-        choices
+        let of_part = |&part: &Part| {
+            let only = (parts.len() > 1).then(|| part.name().to_owned());
+            let alike = Series { only, ..Series::default() };
+            let all = choices(&alike, nets, &self.noises, net_scales, *with_coscheduled);
+            all.into_iter().map(move |choice| (part, choice))
+        };
+        parts.iter().flat_map(of_part).collect()
     }
 
     /// What `visit` makes of each point, series by series.
-    fn each<T>(&self, mut visit: impl FnMut(&Choice, u64) -> Result<T>) -> Result<Vec<T>> {
+    fn each<T>(
+        &self,
+        mut visit: impl FnMut(Part, &Choice<'_>, u64) -> Result<T>,
+    ) -> Result<Vec<T>> {
         let choices = self.choices();
         let mut found: Vec<(usize, T)> = Vec::new();
         // One program at a time: it can be most of the memory.
         for ranks in self.ranks() {
-            for (place, choice) in choices.iter().enumerate() {
-                found.push((place, visit(choice, ranks)?));
+            for (place, (part, choice)) in choices.iter().enumerate() {
+                found.push((place, visit(*part, choice, ranks)?));
             }
         }
         found.sort_by_key(|(place, _)| *place);
@@ -998,12 +977,12 @@ impl<'a> Simulation<'a> {
     fn points(&self, finished: &mut Finished) -> Result<(Vec<Point>, Vec<Runs>)> {
         let runs = 0..self.request.runs;
         let mut all = Vec::new();
-        let points = self.each(|choice, ranks| {
+        let points = self.each(|part, choice, ranks| {
             let series = &choice.series;
             if let Some(known) = finished.find(series, ranks).filter(|_| !self.request.blame) {
                 return Ok(known);
             }
-            let (runs, blame) = self.point(choice, ranks, runs.clone())?;
+            let (runs, blame) = self.point(part, choice, ranks, runs.clone())?;
             let point = Point::of(&runs)?;
             if finished.find(series, ranks).is_none() {
                 finished.add(&point)?;
@@ -1016,20 +995,20 @@ impl<'a> Simulation<'a> {
 
     fn point(
         &self,
-        Choice { series, part, net, noise }: &Choice,
+        part: Part,
+        Choice { series, net, noise }: &Choice<'_>,
         ranks: u64,
         runs: Range<u64>,
     ) -> Result<(Runs, Option<Blame>)> {
-        let Loaded { noise, sources, .. } = &self.loaded[*noise];
+        let loaded = &self.loaded[*noise];
         let watch = self.work.watch;
         let label = format!("{ranks} ranks {}", series.label());
         watch.now(&format!("{label}, schedule"));
         let params = net.scaled(series.net_scale)?;
-        let latencies = self.variation.as_ref().map(|all| all.of(&params)).transpose()?;
-        let noise = noise.clone().with_latencies(latencies);
-        let noise = if series.coscheduled { noise.with_offsets(Offsets::Shared) } else { noise };
+        let noise = met(series, loaded, self.variation.as_ref(), &params)?;
         let source = &Source { only: part.only(), ..self.request.source.clone() };
         let application = &self.program.at(ranks)?;
+        let sources = &loaded.sources;
         let world = World { source, application, net, params: &params, noise: &noise, sources };
         let ready = self.prepare(&world, ranks)?;
         let passes = if self.request.blame { 2 } else { 1 };
@@ -1150,18 +1129,17 @@ impl<'a> Simulation<'a> {
 
     /// How the time under noise depends on its sources.
     fn to_noise(&self, schedule: &Schedule) -> Result<Vec<NoiseSensitivity>> {
-        let Loaded { noise, sources, .. } = self.first_noise();
-        if noise.is_none() {
+        let loaded = self.first_noise();
+        if loaded.noise.is_none() {
             return Ok(Vec::new());
         }
         blame::check(schedule, self.rules.model, self.work.memory())?;
         let net = self.net;
-        let latencies = self.variation.as_ref().map(|all| all.of(net)).transpose()?;
-        let noise = noise.clone().with_latencies(latencies);
+        let noise = met(&Series::default(), loaded, self.variation.as_ref(), net)?;
         let advance = |messages| self.work.watch.advance(messages);
         let plan = self.work.plan(self.request.runs, &advance);
         let blames = blaming::blame_runs(schedule, net, &self.rules, &noise, &plan)?;
-        Ok(sensitivity::to_noise(&Blame::of(&blames, sources)?))
+        Ok(sensitivity::to_noise(&Blame::of(&blames, &loaded.sources)?))
     }
 
     /// What the changes gain, paired run by run with the points of the first series.
@@ -1262,11 +1240,10 @@ impl<'a> Simulation<'a> {
 
     /// The unchanged program, explained.
     fn before(&self, base: &Runs, questions: usize) -> Result<Option<Explained>> {
-        let Loaded { noise, sources, .. } = self.first_noise();
-        let net = self.net;
+        let (net, loaded) = (self.net, self.first_noise());
         let params = net.scaled(base.series.net_scale)?;
-        let latencies = self.variation.as_ref().map(|all| all.of(&params)).transpose()?;
-        let noise = noise.clone().with_latencies(latencies);
+        let noise = met(&base.series, loaded, self.variation.as_ref(), &params)?;
+        let sources = &loaded.sources;
         let (source, application) = (&self.first(), &self.program.at(base.ranks)?);
         let world = World { source, application, net, params: &params, noise: &noise, sources };
         self.explain(&world, base.ranks, questions)
@@ -1335,8 +1312,7 @@ impl<'a> Simulation<'a> {
             }
         };
         let loaded = without.as_ref().unwrap_or(self.first_noise());
-        let latencies = self.variation.as_ref().map(|all| all.of(&params)).transpose()?;
-        let noise = loaded.noise.clone().with_latencies(latencies);
+        let noise = met(&base.series, loaded, self.variation.as_ref(), &params)?;
         let sources = &loaded.sources;
         let (source, params, noise) = (&source, &params, &noise);
         let world = World { source, application, net, params, noise, sources };

@@ -11,14 +11,14 @@ use simulate::{
     graph::{self, GraphError},
     job::Job,
     loggops::Params,
-    noise::{Model, Noise, Offsets},
+    noise::{Model, Noise},
     stats::{self, Knee},
     sweep,
 };
 
 use crate::{
     explain::blame::{self, Blame},
-    jobs::job,
+    jobs::{choices, job},
     network,
     network::variation::{self, Variation},
     noise::{self, Loaded, requires_noise, tail::Extended},
@@ -314,9 +314,8 @@ impl<'a> Simulation<'a> {
     }
 
     fn noise(&self, choice: &Choice, job: &Job) -> Result<Noise> {
-        let latencies = self.variation.as_ref().map(|all| all.of(job.params())).transpose()?;
-        let noise = self.loaded[choice.noise].noise.clone().with_latencies(latencies);
-        Ok(if choice.series.coscheduled { noise.with_offsets(Offsets::Shared) } else { noise })
+        let loaded = &self.loaded[choice.noise];
+        choices::met(&choice.series, loaded, self.variation.as_ref(), job.params())
     }
 
     fn runs(&self, choice: &Choice, job: &Job, runs: Range<u64>) -> Result<Runs> {

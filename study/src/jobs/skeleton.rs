@@ -11,13 +11,16 @@ use simulate::{
     collectives::Op,
     event::{self, Rendezvous, Rules},
     loggops::Params,
-    noise::{Model, Noise, Offsets},
+    noise::{Model, Noise},
     skeleton::{self, Call, Imbalance, Only, Pattern, Preset, Program, Skeleton, Solver},
 };
 
 use crate::{
     explain::blame::{self, Blame},
-    jobs::collective::{self, KneeKeys, SeriesKnee, Sweep, several},
+    jobs::{
+        choices::{Choice, choices, met},
+        collective::{self, KneeKeys, SeriesKnee, Sweep, several},
+    },
     network,
     network::variation::{self, Variation},
     noise::{self, Loaded, requires_noise, tail::Extended},
@@ -358,38 +361,11 @@ impl Request {
         Ok(self.choices()?.into_iter().map(|choice| choice.series).collect())
     }
 
-    fn choices(&self) -> Result<Vec<Choice>> {
-        let size = self.model.skeleton(None)?.bytes;
-        let both: &[bool] = if self.with_coscheduled { &[false, true] } else { &[false] };
-        let noises = self.noise.variants();
-        let mut choices = Vec::new();
-        for (net, of_net) in self.nets.iter().enumerate() {
-            for (noise, of_noise) in noises.iter().enumerate() {
-                for &net_scale in &self.net_scales {
-                    choices.extend(both.iter().map(|&coscheduled| {
-                        let series = Series {
-                            size,
-                            net_scale,
-                            coscheduled,
-                            // Only what differs distinguishes series.
-                            net: (self.nets.len() > 1).then(|| network::name(of_net)),
-                            noise: (noises.len() > 1).then(|| of_noise.specs()),
-                            ..Series::default()
-                        };
-                        Choice { series, net, noise }
-                    }));
-                }
-            }
-        }
-        Ok(choices)
+    fn choices(&self) -> Result<Vec<Choice<'_>>> {
+        let alike = Series { size: self.model.skeleton(None)?.bytes, ..Series::default() };
+        let Request { nets, noise, net_scales, with_coscheduled, .. } = self;
+        Ok(choices(&alike, nets, &noise.variants(), net_scales, *with_coscheduled))
     }
-}
-
-/// A series, and what it chooses from the lists of the request.
-struct Choice {
-    series: Series,
-    net: usize,
-    noise: usize,
 }
 
 struct Simulation<'a> {
@@ -434,17 +410,15 @@ impl<'a> Simulation<'a> {
         Ok(Simulation { request, work, loaded, variation, programs, rules })
     }
 
-    fn noise(&self, choice: &Choice, params: &Params) -> Result<Noise> {
-        let latencies = self.variation.as_ref().map(|all| all.of(params)).transpose()?;
-        let noise = self.loaded[choice.noise].noise.clone().with_latencies(latencies);
-        Ok(if choice.series.coscheduled { noise.with_offsets(Offsets::Shared) } else { noise })
+    fn noise(&self, choice: &Choice<'_>, params: &Params) -> Result<Noise> {
+        met(&choice.series, &self.loaded[choice.noise], self.variation.as_ref(), params)
     }
 
-    fn point(&self, choice: &Choice, program: &Program) -> Result<Point> {
+    fn point(&self, choice: &Choice<'_>, program: &Program) -> Result<Point> {
         let series = &choice.series;
         let (ranks, runs) = (program.ranks(), self.request.runs);
         self.work.watch.now(&format!("{ranks} ranks {}", series.label()));
-        let params = self.request.nets[choice.net].scaled(series.net_scale)?;
+        let params = choice.net.scaled(series.net_scale)?;
         // First, since it is what may not fit.
         let blame = match self.request.blame {
             true => Some(self.blame(choice, program, &params)?),
@@ -483,7 +457,7 @@ impl<'a> Simulation<'a> {
     }
 
     /// Repeats the runs as one schedule and attributes their time.
-    fn blame(&self, choice: &Choice, program: &Program, params: &Params) -> Result<Blame> {
+    fn blame(&self, choice: &Choice<'_>, program: &Program, params: &Params) -> Result<Blame> {
         self.work.watch.now(&format!("{} ranks, blame", program.ranks()));
         let schedule = program.schedule()?;
         blame::check(&schedule, self.rules.model, self.work.memory())?;
