@@ -75,11 +75,13 @@ pub fn get_qemu(place: &Path) -> Result<PathBuf> {
     Ok(qemu)
 }
 
-/// A program of QEMU, started by the dynamic loader of its own C library.
+/// A program of QEMU, started by the dynamic loader of its own C library. The kernel kills it with the
+/// thread that started it: an emulated machine that nobody waits for would keep two CPUs busy for ever.
 pub fn qemu_command(qemu: &Path, program: &str) -> Result<Command> {
     let libraries = find(&qemu.join("usr/lib"), "-linux-gnu")?;
     let loader = find(&libraries, "ld-linux-")?;
-    let mut command = exec::command(loader, qemu);
+    let mut command = exec::command("setpriv", qemu);
+    command.args(["--pdeathsig", "KILL"]).arg(loader);
     command.arg("--library-path").arg(&libraries);
     command.arg(qemu.join("usr/bin").join(program));
     command.env("QEMU_MODULE_DIR", libraries.join("qemu"));
