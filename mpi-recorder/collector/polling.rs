@@ -11,7 +11,7 @@ use crate::layout::Layout;
 use crate::mpi::{Library, STATUS_WORDS};
 use crate::thread::{Looked, Scratch};
 use crate::wrap::{Invoke, State};
-use core::mem::swap;
+use core::mem::{offset_of, swap};
 use core::ptr::{null_mut, with_exposed_provenance};
 use mpi_abi::MAX_TESTS;
 
@@ -54,17 +54,20 @@ pub fn mark(function: usize, requests: Option<usize>, handle_size: usize) -> usi
 }
 
 /// A test that has failed and is written.
+#[repr(C)]
 pub struct Failed {
-    /// Number of the function, and its address.
-    pub function: usize,
-    pub real: usize,
-    /// See [`mark`].
-    pub mark: usize,
-    /// Arguments as the program gives them, and as the library gets them.
+    /// Arguments as the program gives them.
     pub given: [usize; ARGUMENTS],
-    pub passed: [usize; ARGUMENTS],
     /// Where the test says whether it has succeeded: an `int` that is 0 if not.
     pub flag: usize,
+    /// Address of the function.
+    pub real: usize,
+    /// Arguments as the library gets them.
+    pub passed: [usize; ARGUMENTS],
+    /// Number of the function.
+    pub function: usize,
+    /// See [`mark`].
+    pub mark: usize,
     /// The program's requests.
     pub array: usize,
     pub count: usize,
@@ -73,12 +76,14 @@ pub struct Failed {
 }
 
 /// A test that is made again, perhaps in turn with others.
+#[repr(C)]
 pub struct Slot {
+    /// Its request as a number, if there is only one.
+    handle: u64,
     failed: Failed,
-    /// Bytes of its requests, and what they were; a single one also as a number.
+    /// Bytes of its requests, and what they were.
     bytes: usize,
     handles: Scratch<u8>,
-    handle: u64,
     /// The test that comes after it.
     following: *mut Slot,
     /// What was found of them.
@@ -90,20 +95,20 @@ pub struct Slot {
 
 impl Slot {
     const NEW: Slot = Slot {
+        handle: 0,
         failed: Failed {
-            function: NOTHING,
-            real: 0,
-            mark: 0,
             given: [0; ARGUMENTS],
-            passed: [0; ARGUMENTS],
             flag: 0,
+            real: 0,
+            passed: [0; ARGUMENTS],
+            function: NOTHING,
+            mark: 0,
             array: 0,
             count: 0,
             state: None,
         },
         bytes: 0,
         handles: Scratch::NEW,
-        handle: 0,
         following: null_mut(),
         looked: Scratch::NEW,
         status: [0; STATUS_WORDS],
@@ -207,44 +212,50 @@ unsafe fn word<T: Copy>(address: usize) -> T {
 }
 
 /// The tests that a thread makes again and again, and their record.
+#[repr(C)]
 pub struct Polling {
+    /// The record's numbers in the chunk; null before the first repetition.
+    numbers: *mut u8,
+    /// The record's number of tests before the next one that is timed.
+    until: u32,
+    /// Tests that are still to be timed one by one.
+    careful: u32,
     slots: [Slot; MAX_TESTS],
     /// Tests that are written, one behind the other; 0 if the last call was none.
     written: usize,
     /// The one that comes next if they are made again; null if the last call was no test.
     next: *mut Slot,
-    /// The record's numbers in the chunk; null before the first repetition.
-    numbers: *mut u8,
     /// End of the last test that is written.
     first: u64,
-    /// Tests from one reading of the clock to the next, as a position in [`STEPS`], and the record's number of tests
-    /// before the next one.
+    /// Tests from one reading of the clock to the next, as a position in [`STEPS`].
     step: usize,
-    until: u32,
     /// End of the last test that was timed, ticks inside of it, and ticks from one test to the next.
     last: u64,
     inside: u64,
     pace: u64,
     /// Ticks inside of tests that are not in the record yet: those that were not timed had not as many.
     owed: u64,
-    /// Tests that are still to be timed one by one.
-    careful: u32,
 }
+
+/// Bytes at the beginning that are used when `MPI_Test` is counted, whose last argument is the third.
+pub const COUNTED: usize =
+    offset_of!(Polling, slots) + offset_of!(Slot, failed) + offset_of!(Failed, passed) + 3 * WORD;
+const WORD: usize = size_of::<usize>();
 
 impl Polling {
     pub const NEW: Polling = Polling {
+        numbers: null_mut(),
+        until: 0,
+        careful: 0,
         slots: [const { Slot::NEW }; MAX_TESTS],
         written: 0,
         next: null_mut(),
-        numbers: null_mut(),
         first: 0,
         step: 0,
-        until: 0,
         last: 0,
         inside: 0,
         pace: 0,
         owed: 0,
-        careful: 0,
     };
 
     /// Whether the last call was a test that failed.

@@ -6,9 +6,10 @@
 use crate::comms::Comm;
 use crate::lock::Locked;
 use crate::mpi::Library;
-use crate::polling::{Polling, Slot};
+use crate::polling::{COUNTED, Polling, Slot};
 use crate::requests::{Open, Position};
 use crate::{output, start, sys};
+use core::mem::offset_of;
 use core::ptr::{null_mut, with_exposed_provenance_mut};
 use core::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, Ordering};
 use mpi_abi::{
@@ -91,11 +92,14 @@ impl<T: Copy> Scratch<T> {
     }
 }
 
-/// What a thread needs to record.
+/// What a thread needs to record. It begins with all that a counted test needs, in two cache lines: programs that
+/// poll use the rest of the cache, and the address translations, for themselves.
+#[repr(C)]
 pub struct Thread {
     /// Address of the frame of the recorded call that is going on. Outside of calls 0, or the mark of the test that
     /// only needs to be counted if it comes next. 0 in a call that returns in a forked child.
     mark: usize,
+    pub polling: Polling,
     /// Whether a thread has this state and may record.
     in_use: bool,
     pub library: &'static Library,
@@ -118,12 +122,13 @@ pub struct Thread {
     pub statuses: Scratch<u64>,
     pub sent: Scratch<u64>,
     pub got: Scratch<u64>,
-    pub polling: Polling,
     next_free: *mut Thread,
     /// The state made before this one.
     made_before: *mut Thread,
     encoder: Encoder,
 }
+
+const _: () = assert!(offset_of!(Thread, polling) + COUNTED <= 128);
 
 struct Lanes {
     free: *mut Thread,
