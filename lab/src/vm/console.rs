@@ -28,6 +28,8 @@ pub struct Test {
     pub name: String,
     pub outcome: Outcome,
     pub seconds: f64,
+    /// Why it was skipped; empty for other outcomes.
+    pub reason: String,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,14 +82,15 @@ impl Console {
 
 fn test(text: &str) -> Option<Test> {
     let words: Vec<&str> = text.split_whitespace().collect();
-    let [name, outcome, from, to] = words[..] else { return None };
-    let outcome = match outcome {
+    let [name, outcome, from, to, reason @ ..] = &words[..] else { return None };
+    let outcome = match *outcome {
         "passed" => Outcome::Passed,
         "skipped" => Outcome::Skipped,
         _ => Outcome::Failed,
     };
     let (from, to): (f64, f64) = (from.parse().ok()?, to.parse().ok()?);
-    Some(Test { name: name.to_owned(), outcome, seconds: to - from })
+    let name = (*name).to_owned();
+    Some(Test { name, outcome, seconds: to - from, reason: reason.join(" ") })
 }
 
 #[cfg(test)]
@@ -105,7 +108,7 @@ mod tests {
             "@vm test a_daemon passed 3.5 15.75",
             "@vm test an_ipi FAILED 15.75 16",
             "@vm test cut_off",
-            "@vm test hot_unplug skipped 16 16.1",
+            "@vm test hot_unplug skipped 16 16.1 no such file",
             "@vm doctor {\"checks\":[]}",
             "@vm figure outside the kernel: 0 of 8: none",
             "@vm figure cut off",
@@ -116,6 +119,8 @@ mod tests {
         assert_eq!(console.tests[0].seconds, 12.25);
         let counts = [Outcome::Passed, Outcome::Failed, Outcome::Skipped].map(|o| console.count(o));
         assert_eq!(counts, [1, 1, 1]);
+        let reasons: Vec<&str> = console.tests.iter().map(|test| test.reason.as_str()).collect();
+        assert_eq!(reasons, ["", "", "no such file"]);
         assert_eq!(console.figures, [("outside the kernel".into(), "0 of 8: none".into())]);
         assert!(console.doctor.is_some() && !console.ended);
         console.look("@vm end");

@@ -28,7 +28,9 @@ one_test() {
     elif grep -q '^test result: ok. 0 passed; 0 failed; 1 ignored' /tmp/test.log; then outcome=skipped
     else outcome=FAILED; fi
     [ $outcome = FAILED ] && sed 's/^/    /' /tmp/test.log
-    echo "@vm test $1 $outcome $from $to"
+    # Only a skipped test has one.
+    reason=$(sed -n 's/^test .* \.\.\. ignored, *//p' /tmp/test.log)
+    echo "@vm test $1 $outcome $from $to $reason"
 }
 # All tests with this prefix, in one process: they share a recording.
 tests_of() {
@@ -37,8 +39,13 @@ tests_of() {
     to=$(cut -d' ' -f1 /proc/uptime)
     grep -q '^test result: ok' /tmp/test.log || sed 's/^/    /' /tmp/test.log
     sed -n 's/^test \([^ ]*\) *\.\.\. /\1 /p' /tmp/test.log | while read -r name outcome; do
-        case $outcome in ok) outcome=passed;; ignored*) outcome=skipped;; *) outcome=FAILED;; esac
-        echo "@vm test $name $outcome $from $to"
+        reason=
+        case $outcome in
+        ok) outcome=passed ;;
+        ignored*) reason=${outcome#ignored,} outcome=skipped ;;
+        *) outcome=FAILED ;;
+        esac
+        echo "@vm test $name $outcome $from $to $reason"
     done
 }
 . /script

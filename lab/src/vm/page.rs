@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use serde_json::Value;
 
 use super::{
-    console::{Console, Outcome},
+    console::{Console, Outcome, Test},
     kernels::Kernel,
     machine::End,
 };
@@ -54,9 +54,13 @@ impl Fate {
     }
 
     /// None for a test that was not reached.
-    fn outcome(&self, test: &str) -> Option<Outcome> {
+    fn test(&self, name: &str) -> Option<&Test> {
         let Fate::Ran { console, .. } = self else { return None };
-        console.tests.iter().find(|ran| ran.name == test).map(|ran| ran.outcome)
+        console.tests.iter().find(|ran| ran.name == name)
+    }
+
+    fn outcome(&self, test: &str) -> Option<Outcome> {
+        self.test(test).map(|test| test.outcome)
     }
 
     pub fn cell(&self, test: &str) -> &'static str {
@@ -246,6 +250,7 @@ fn text(fates: &[(Kernel, Fate)], tests: &[&str]) -> String {
         std::iter::once(test.replace('_', " ")).chain(outcomes).collect()
     });
     markdown(&mut text, &names.collect::<Vec<_>>(), rows);
+    text.push_str(&skipped(fates, tests));
     text.push_str(
         "\nA hook counts as present if it fired in a self-test that triggers it. Hooks that cannot be \
          triggered (device interrupts, NMIs, work queues) count if they attach; the tests above make \
@@ -254,6 +259,26 @@ fn text(fates: &[(Kernel, Fate)], tests: &[&str]) -> String {
          executed an instruction that the other CPU had just patched, and the kernel crashed.\n",
     );
     text
+}
+
+/// Why tests were skipped, and on which kernels.
+fn skipped(fates: &[(Kernel, Fate)], tests: &[&str]) -> String {
+    let mut text = String::new();
+    for name in tests {
+        let skipped = |fate: &Fate| {
+            let test = fate.test(name)?;
+            (test.outcome == Outcome::Skipped).then(|| test.reason.clone())
+        };
+        let mut reasons: Vec<String> = fates.iter().filter_map(|(_, fate)| skipped(fate)).collect();
+        reasons.sort();
+        reasons.dedup();
+        for reason in reasons {
+            let on = fates.iter().filter(|(_, fate)| skipped(fate).as_ref() == Some(&reason));
+            let on: Vec<&str> = on.map(|(kernel, _)| kernel.name).collect();
+            let _ = writeln!(text, "- {}: {reason} ({})", name.replace('_', " "), on.join(", "));
+        }
+    }
+    if text.is_empty() { text } else { format!("\nSkipped:\n\n{text}") }
 }
 
 fn markdown(text: &mut String, header: &[&str], rows: impl Iterator<Item = Vec<String>>) {
@@ -330,13 +355,15 @@ mod tests {
     #[test]
     fn the_page_names_what_is_missing_and_keeps_its_tables_in_shape() {
         let doctor = DOCTOR.replace('\n', "");
-        let first = ran(&["@vm kernel 6.1.0", &doctor, "@vm test a_b passed 1 2", "@vm end"]);
+        let tests = ["@vm test a_b passed 1 2", "@vm test d skipped 2 3 no such device"];
+        let first = ran(&["@vm kernel 6.1.0", &doctor, tests[0], tests[1], "@vm end"]);
         let fates = [(KERNELS[1], first), (KERNELS[2], Fate::Skipped("no mirror".into()))];
-        let text = text(&fates, &["a_b", "c"]);
+        let text = text(&fates, &["a_b", "c", "d"]);
         for words in ["ipi_send_cpu", "return of handle_mm_fault", "| unknown |", "rdtsc", "a b"] {
             assert!(text.contains(words), "{words} in {text}");
         }
         assert!(text.contains("not reached") && text.contains("not tried"), "{text}");
+        assert!(text.contains("Skipped:\n\n- d: no such device (6.1)\n"), "{text}");
         // Paths and addresses of this machine must not leak.
         assert!(!text.contains("mirror"), "{text}");
         let bars = |line: &str| line.matches('|').count();
