@@ -42,9 +42,10 @@ whole() {
 units_in() {
     report "$1" | jq -r '.sources[] | .unit // empty' | sort -u
 }
-# A program that runs in bursts, for so many seconds.
+# A program of its own name that runs in bursts.
 bursts() {
-    echo "/usr/local/bin/burn $1 20 60"
+    cp -f /usr/local/bin/burn "/usr/local/bin/burn-$1"
+    echo "/usr/local/bin/burn-$1 150 20 60"
 }
 # A oneshot service is never active, only activating.
 ended() {
@@ -61,7 +62,7 @@ clean_up() {
     systemctl stop 'detour-record@*' 'box-*' 2>/dev/null
     systemctl reset-failed 'detour-record@*' 'box-*' 2>/dev/null
     pkill -x detour
-    pkill -x burn
+    pkill '^burn'
     mountpoint -q small && umount small
     rm -rf /run/systemd/system/detour-record@.service.d /run/systemd/system/box-*
     systemctl daemon-reload
@@ -81,7 +82,7 @@ package_installs_and_leaves_nothing() {
     systemctl daemon-reload
     detour --version || fail "detour does not run"
     detour doctor --strict --json >doctor.json || fail "$(cat doctor.json)"
-    found "installed, verified, purged without remains, installed again: $(detour --version)"
+    found "purged without remains, installed again, verified: $(detour --version)"
 }
 
 state=/var/lib/private/detour
@@ -204,7 +205,7 @@ units_of_all_kinds_are_named() {
     stop_units "${all[@]}"
     # All of them run until they are stopped, however long it takes to start the last one.
     unit() {
-        printf '[Service]\nType=%s\nExecStart=%s\n' "$2" "$(bursts 150)" >$here/box-"$1".service
+        printf '[Service]\nType=%s\nExecStart=%s\n' "$2" "$(bursts "$1")" >$here/box-"$1".service
     }
     unit simple simple
     unit once oneshot
@@ -219,29 +220,28 @@ units_of_all_kinds_are_named() {
     perl -MIO::Socket::UNIX -e 'IO::Socket::UNIX->new(Peer => "/run/box.socket") or die' ||
         fail "cannot connect to the socket"
     # shellcheck disable=SC2046
-    systemd-run --quiet --scope --unit=box-scope $(bursts 150) &
+    systemd-run --quiet --scope --unit=box-scope $(bursts scope) &
     user_manager
     # shellcheck disable=SC2046
-    user_shell systemd-run --user --quiet --unit=box-user $(bursts 150) || fail "no user unit"
+    user_shell systemd-run --user --quiet --unit=box-user $(bursts user) || fail "no user unit"
     # A login, as of a user: its processes are in the scope of the session.
-    ssh -n -o ControlPath=none node1 "$(bursts 150)" &
+    ssh -n -o ControlPath=none node1 "$(bursts login)" &
     within 30 systemctl is-active --quiet box-socket.service || fail "the socket starts nothing"
     within 30 sh -c 'systemctl show -P ActiveState box-timed.service | grep -qx activating' ||
         fail "the timer starts nothing"
     detour record --quiet --no-probe -d 5s -o units.detour || fail "cannot record"
     stop_units "${all[@]}"
     user_shell systemctl --user stop box-user
-    pkill -x burn
-    rm -f $here/box-*
+    pkill '^burn-'
+    rm -f $here/box-* /usr/local/bin/burn-*
     systemctl daemon-reload
     wait
-    units_in units.detour >units.txt
-    local name
-    for name in box-simple.service box-once.service box-timed.service box-socket.service \
-        box-scope.scope box-user.service; do
-        grep -qx "$name" units.txt || fail "$name is not named: $(tr '\n' ' ' <units.txt)"
-    done
-    grep -q '^session-.*\.scope$' units.txt || fail "no login session: $(tr '\n' ' ' <units.txt)"
+    # Each program with its own unit, and with no other.
+    report units.detour | jq -r '.sources[] | select(.name | startswith("burn-")) | "\(.name) \(.unit)"' |
+        sed 's/ session-[^ ]*\.scope$/ session/' | sort -u >units.txt
+    printf 'burn-%s\n' 'login session' 'once box-once.service' 'scope box-scope.scope' \
+        'simple box-simple.service' 'socket box-socket.service' 'timed box-timed.service' \
+        'user box-user.service' | cmp - units.txt || fail "named: $(tr '\n' ';' <units.txt)"
     found "service, oneshot, timer, socket, scope, user unit and login session"
 }
 
@@ -306,8 +306,9 @@ cgroup_of_a_delegated_user_slice() {
 }
 
 cpuset_changes_while_recording() {
+    local recorder
     stop_units box-record
-    rm -f cpuset.detour
+    rm -f cpuset.detour moved.detour
     systemd-run --quiet --unit=box-record -p AllowedCPUs=0-1 -p WorkingDirectory=$work \
         -p StandardOutput=truncate:$work/cpuset.json -p StandardError=truncate:$work/cpuset.txt \
         /usr/bin/detour record --quiet -d 12s --json -o cpuset.detour || fail "cannot start"
@@ -319,7 +320,24 @@ cpuset_changes_while_recording() {
     jq -r '.remarks[]' cpuset.json >remarks.txt
     stop_units box-record
     grep 'CPU 1 was taken away' remarks.txt || fail "no remark: $(cat remarks.txt)"
-    found "$(grep 'CPU 1 was taken away' remarks.txt)"
+    # The remark and the windows of both CPUs agree.
+    local at
+    at=$(sed -n 's/.*CPU 1 was taken away .* after \([0-9.]*\) s .*/\1/p' remarks.txt)
+    report cpuset.detour | jq -e "[.cpus[].window_s] | .[0] > 11 and .[0] < 14 and .[1] > 3 and
+        (.[1] - ${at:-0} | fabs) < 1" >/dev/null || fail "windows: $(report cpuset.detour | jq -c '[.cpus[].window_s]')"
+    # A recorded unit may be moved as well.
+    busy_unit box-moved -p AllowedCPUs=0
+    detour record --quiet --force --cgroup box-moved.service -d 6s -o moved.detour &
+    recorder=$!
+    within 60 test -s moved.detour || fail "the moved unit is not recorded"
+    sleep 2
+    systemctl set-property --runtime box-moved.service AllowedCPUs=1
+    wait $recorder || fail "the recording of a unit that is moved fails"
+    stop_units box-moved
+    whole moved.detour || fail "the file of the moved unit is truncated"
+    report moved.detour | jq -e '(.threads | length) == 1 and .threads[0].window_s > 5' >/dev/null ||
+        fail "moved: $(report moved.detour | jq -c .threads)"
+    found "$(grep 'CPU 1 was taken away' remarks.txt); a recorded unit that is moved to another CPU is followed"
 }
 
 memory_limit_is_respected() {
@@ -335,15 +353,19 @@ memory_limit_is_respected() {
 
 #--- container
 
-# As in the recipe, with these capabilities.
+# The command of the recipe up to the name of the image, which is the same as that of the program, but with
+# these capabilities.
 in_container() {
-    local capabilities=$1
+    local capabilities=$1 recipe
     shift
-    podman run --rm --network none --read-only --pid host --cgroupns host \
-        --cap-drop all --cap-add "$capabilities" --ulimit memlock=-1 \
-        --security-opt seccomp=unconfined --security-opt label=disable \
-        -v /sys/kernel/tracing:/sys/kernel/tracing:ro -v "$PWD/data":/data \
-        detour record --no-probe "$@"
+    recipe=$(sed -n '/^# *podman run .*--pid host/,/^# *detour record/p' /root/payload/container/Containerfile |
+        sed 's/^# *//; s/\\$//; /^detour record/d' | tr '\n' ' ')
+    case $recipe in
+    *'--cap-add BPF,PERFMON,SYSLOG '*) ;;
+    *) fail "the recipe is not found: $recipe" ;;
+    esac
+    recipe=${recipe/--cap-add BPF,PERFMON,SYSLOG/--cap-add $capabilities}
+    (cd data && eval "$recipe detour record" '"$@"')
 }
 
 container_records_the_host() {
@@ -352,13 +374,13 @@ container_records_the_host() {
     mkdir -p data
     rm -f data/*
     busy_unit box-host
-    in_container BPF,PERFMON,SYSLOG -d 3s -o /data/node.detour >container.txt 2>&1 || fail "$(cat container.txt)"
+    in_container BPF,PERFMON,SYSLOG -c 1 -d 3s -o /data/node.detour >container.txt 2>&1 || fail "$(cat container.txt)"
     # Each of them is needed: without one of the first two nothing is recorded, without the third names are missing.
-    in_container PERFMON,SYSLOG -d 1s -o /data/no.detour >refused.txt 2>&1 && fail "it records without CAP_BPF"
+    in_container PERFMON,SYSLOG --no-probe -d 1s -o /data/no.detour >refused.txt 2>&1 && fail "it records without CAP_BPF"
     grep -q CAP_BPF refused.txt || fail "$(cat refused.txt)"
-    in_container BPF,SYSLOG -d 1s -o /data/no.detour >refused.txt 2>&1 && fail "it records without CAP_PERFMON"
+    in_container BPF,SYSLOG --no-probe -d 1s -o /data/no.detour >refused.txt 2>&1 && fail "it records without CAP_PERFMON"
     grep -q CAP_PERFMON refused.txt || fail "$(cat refused.txt)"
-    in_container BPF,PERFMON -d 2s -o /data/nameless.detour >nameless.txt 2>&1 || fail "$(cat nameless.txt)"
+    in_container BPF,PERFMON --no-probe -d 2s -o /data/nameless.detour >nameless.txt 2>&1 || fail "$(cat nameless.txt)"
     grep -q CAP_SYSLOG nameless.txt || fail "missing names are not mentioned: $(cat nameless.txt)"
     stop_units box-host
     whole data/node.detour || fail "the file is truncated"
@@ -366,8 +388,8 @@ container_records_the_host() {
         fail "the host's units are not named: $(units_in data/node.detour | tr '\n' ' ')"
     podman run --rm --network none --cap-drop all -v "$PWD/data":/data:ro detour \
         report --no-projection /data/node.detour >report.txt 2>&1 || fail "$(cat report.txt)"
-    found "built without a network, records the host's units with BPF, PERFMON and SYSLOG; without one of" \
-        "the first two it is refused by name, without the third it records and says what is missing"
+    found "built without a network, records the host's units with BPF, PERFMON and SYSLOG; without either of" \
+        "the first two it refuses and names the missing one, without the third it records and says what is missing"
 }
 
 container_without_capabilities_says_so() {
@@ -386,6 +408,7 @@ container_without_capabilities_says_so() {
         grep -q 'seccomp' filter.txt || fail "$(cat filter.txt)"
         found "names the missing capabilities; with them, the default seccomp filter is named"
     else
+        whole data/filter.detour || fail "the file is truncated"
         found "names the missing capabilities; with them, the default seccomp filter allows recording"
     fi
 }
@@ -395,8 +418,8 @@ container_without_capabilities_says_so() {
 disk_full() {
     mkdir -p small
     mountpoint -q small && umount small
-    mount -t tmpfs -o size=16k tmpfs small || fail "cannot mount"
-    detour record --force -c 1 -T 4x -d 5s -o small/full.detour >full.txt 2>&1
+    mount -t tmpfs -o size=256k tmpfs small || fail "cannot mount"
+    detour record --force -c 1 -T 4x -d 10s -o small/full.detour >full.txt 2>&1
     local status=$?
     report small/full.detour >full.json
     local opened=$?
@@ -404,6 +427,8 @@ disk_full() {
     [ $status != 0 ] || fail "the recording succeeded: $(cat full.txt)"
     grep -qi 'no space left' full.txt || fail "$(cat full.txt)"
     [ $opened = 0 ] || fail "the file does not open: $(cat report.err)"
+    jq -e '.truncated != null and .duration_s > 0 and ([.cpus[].detours] | add) > 0' full.json >/dev/null ||
+        fail "read: $(jq -c '{truncated, duration_s, cpus}' full.json)"
     found "$(grep -i 'no space left' full.txt | head -n 1 | sed 's/^detour: //')"
 }
 
@@ -435,7 +460,9 @@ no_tracefs() {
 apparmor_denial_is_named() {
     [ "$(cat /sys/module/apparmor/parameters/enabled)" = Y ] || skip "this kernel has no AppArmor"
     cp /usr/bin/detour /usr/local/bin/confined
-    cat >/run/confined <<END
+    # Records in a profile that allows or denies CAP_BPF, and nothing else is different.
+    confined() {
+        cat >/run/confined <<END
 abi <abi/3.0>,
 profile confined /usr/local/bin/confined {
   file,
@@ -444,18 +471,23 @@ profile confined /usr/local/bin/confined {
   capability perfmon,
   capability syslog,
   capability ipc_lock,
-  deny capability bpf,
-  deny capability sys_admin,
+  $1 capability bpf,
+  audit deny capability sys_admin,
 }
 END
-    apparmor_parser --replace /run/confined || fail "cannot load the profile"
-    /usr/local/bin/confined record --force --no-probe -d 1s -o no.detour >apparmor.txt 2>&1
-    local status=$?
-    apparmor_parser --remove /run/confined
+        apparmor_parser --replace /run/confined || fail "cannot load the profile"
+        /usr/local/bin/confined record --force --no-probe -d 1s -o no.detour >apparmor.txt 2>&1
+        local status=$?
+        apparmor_parser --remove /run/confined
+        return $status
+    }
+    confined allow || fail "it does not record although CAP_BPF is allowed: $(cat apparmor.txt)"
+    confined 'audit deny' && fail "it recorded: $(cat apparmor.txt)"
     rm -f /usr/local/bin/confined
-    [ $status != 0 ] || fail "it recorded: $(cat apparmor.txt)"
     grep -q "AppArmor profile 'confined'" apparmor.txt || fail "$(cat apparmor.txt)"
-    found "refused, with the name of the profile"
+    dmesg | grep -q 'apparmor="DENIED".*profile="confined".*capname="bpf"' ||
+        fail "the kernel denied something else: $(dmesg | tail -n 5)"
+    found "refused, with the name of the profile; recorded when it allows CAP_BPF"
 }
 
 seccomp_denial_is_named() {
@@ -467,34 +499,39 @@ seccomp_denial_is_named() {
 }
 
 selinux() {
-    skip "Debian enables AppArmor instead; SELinux needs a policy for all of the system"
+    skip "Debian runs AppArmor, which excludes it, and SELinux denies nothing without a policy for the whole" \
+        "system, which Debian does not install"
 }
 
-# Locks the second machine down and looks what is left. It can be locked further; only a restart unlocks it.
-locked() {
+record_on_other() {
+    other "cd /root && detour record --force --no-probe -d 2s --json -o locked.detour" >locked.json 2>locked.txt
+}
+# Locks the second machine down, on which recording works until then. It can be locked further; only a restart
+# unlocks it.
+lock_down_other() {
     within 180 other true || fail "the second machine does not answer"
     other "grep -q '\[confidentiality\]' /sys/kernel/security/lockdown" && restart_other
-    other "echo $1 >/sys/kernel/security/lockdown && grep -q '\[$1\]' /sys/kernel/security/lockdown" ||
+    record_on_other || fail "it does not record before: $(cat locked.txt)"
+    other "dmesg --clear; echo $1 >/sys/kernel/security/lockdown && grep -q '\[$1\]' /sys/kernel/security/lockdown" ||
         fail "cannot lock the machine down"
-    other "cd /root && detour record --force --no-probe -d 2s --json -o locked.detour" >locked.json 2>locked.txt
-    local status=$?
-    if [ $status = 0 ]; then
-        other "detour report --json --no-projection /root/locked.detour" >report.json 2>locked.txt ||
-            fail "$(cat locked.txt)"
-        [ "$(jq '.sources | length' report.json)" -gt 3 ] || fail "no sources"
-        found "recorded, $(jq '.sources | length' report.json) sources$(jq -r '.remarks[] | "; " + .' locked.json | head -n 2 | tr -d '\n')"
-    else
-        grep -q 'lockdown' locked.txt || fail "the reason is not given: $(cat locked.txt)"
-        found "refused: $(head -n 1 locked.txt | sed 's/^detour: //')"
-    fi
 }
 
 lockdown_integrity() {
-    locked integrity
+    lock_down_other integrity
+    record_on_other || fail "$(cat locked.txt)"
+    other "detour report --json --no-projection /root/locked.detour" >report.json 2>locked.txt ||
+        fail "$(cat locked.txt)"
+    [ "$(jq '.sources | length' report.json)" -gt 3 ] || fail "no sources"
+    found "recorded, $(jq '.sources | length' report.json) sources$(
+        jq -r '.remarks[] | "; " + .' locked.json | head -n 2 | tr -d '\n')"
 }
 
 lockdown_confidentiality() {
-    locked confidentiality
+    lock_down_other confidentiality
+    record_on_other && fail "it recorded"
+    grep -q 'lockdown' locked.txt || fail "the reason is not given: $(cat locked.txt)"
+    other dmesg | grep -q 'Lockdown: .*use of bpf' || fail "the kernel denied something else: $(other dmesg)"
+    found "refused: $(head -n 1 locked.txt | sed 's/^detour: //')"
 }
 
 # As if its power was cut: nothing is written back.
@@ -516,13 +553,15 @@ restart_other() {
 suspend_to_ram_is_an_incident() {
     grep -q mem /sys/power/state || skip "this machine cannot be suspended"
     [ -e /sys/class/rtc/rtc0/wakealarm ] || skip "no clock can wake this machine"
+    # Not to idle, where the CPUs only sleep.
+    echo deep >/sys/power/mem_sleep
+    grep -q '\[deep\]' /sys/power/mem_sleep || skip "this machine can only be suspended to idle"
     local before after
     before=$(awk '{print int($1)}' /proc/uptime)
     detour record --force -c 1 -d 25s --json -o suspend.detour >suspend.json 2>suspend.txt &
     local recorder=$!
     within 60 test -s suspend.detour || fail "nothing recorded: $(cat suspend.txt)"
     sleep 4
-    echo deep >/sys/power/mem_sleep 2>/dev/null
     echo 0 >/sys/class/rtc/rtc0/wakealarm
     echo +20 >/sys/class/rtc/rtc0/wakealarm
     echo mem >/sys/power/state 2>mem.txt || {
@@ -539,11 +578,15 @@ suspend_to_ram_is_an_incident() {
     [ "$slept" -ge 5 ] || fail "suspended for only $slept s"
     report suspend.detour >suspended.json
     longest=$(jq '[.cpus[].longest_ns] | max' suspended.json)
-    # The watched time is without the suspension, and no detour is as long as it.
-    jq -e ".duration_s < 25 + $slept / 2" suspended.json >/dev/null || fail "$(jq .duration_s suspended.json) s watched"
-    [ "$longest" -lt $((slept * 500000000)) ] || fail "a detour of $longest ns"
-    found "suspended for $slept s: reported; $(jq '.duration_s | floor' suspended.json) s watched, the" \
-        "longest detour $((longest / 1000000)) ms"
+    # What was watched is without the suspension, and so are all detours together.
+    jq -e '.duration_s > 22 and .duration_s < 28' suspended.json >/dev/null ||
+        fail "$(jq .duration_s suspended.json) s watched"
+    [ "$longest" -lt 2000000000 ] || fail "a detour of $longest ns"
+    jq -e '([.cpus[].detour_ns_total] | add) < .duration_s * 1e9 and
+        ([.sources[].cost_ns_total] | add) < .duration_s * 1e9' suspended.json >/dev/null ||
+        fail "more time was taken than watched: $(jq -c '[.cpus[].detour_ns_total]' suspended.json)"
+    found "suspended for $slept s, which is reported; $(jq '.duration_s | floor' suspended.json) s were watched, the" \
+        "longest detour took $((longest / 1000000)) ms"
 }
 
 #--- MPI between machines
@@ -596,12 +639,17 @@ clocks() { # library
         # One clock was set 300 ppm fast, the other 100 ppm slow. The offsets at both ends of a run of ten
         # seconds or more are uncertain by tenths of a millisecond.
         drift=$(jq '.hosts[1].drift_ppm | round' profile.json)
-        [ "$residual" -lt "$fastest" ] && [ "$drift" -gt 340 ] && [ "$drift" -lt 460 ] && break
+        [ "$residual" -lt "$fastest" ] && [ "$drift" -gt 370 ] && [ "$drift" -lt 430 ] && break
     done
     [ "$residual" -lt "$fastest" ] ||
         fail "residual $residual ns, the fastest message takes $fastest ns one way"
-    [ "$drift" -gt 340 ] && [ "$drift" -lt 460 ] || fail "a relative drift of $drift ppm, 400 were set"
-    found "run $attempt: no message arrives early; drift $drift ppm; residual $((residual / 1000)) us, the" \
+    [ "$drift" -gt 370 ] && [ "$drift" -lt 430 ] || fail "a relative drift of $drift ppm, 400 were set"
+    # How far the clocks drift apart during the run: if this was not corrected, messages would arrive early.
+    local apart
+    apart=$(jq '.hosts[1].drift_ppm * .wall_s | floor' profile.json)
+    [ $((apart * 1000)) -gt $((2 * fastest)) ] || fail "the clocks drift by $apart us only"
+    [ $attempt = 1 ] || echo "attempt $attempt"
+    found "no message arrives early, although the clocks drift apart by $apart us; drift $drift ppm; residual $((residual / 1000)) us, the" \
         "fastest message takes $((fastest / 1000)) us one way"
 }
 
@@ -684,7 +732,7 @@ wall_clocks_that_differ_are_noticed() {
     detour merge --json --force clock-one.detour clock-two.detour -o clock-both.detour >merged.json 2>forced.txt ||
         fail "cannot merge with --force: $(cat forced.txt)"
     jq -e '.nodes | sort == ["node1", "node2"]' merged.json >/dev/null || fail "$(cat merged.json)"
-    found "recorded at once, $((${apart#-} / 3600)) hours apart by their clocks: refused, $(
+    found "recorded at the same time, $((${apart#-} / 3600)) hours apart by their clocks: refused, $(
         head -n 1 merge.txt | sed 's/^detour: //'); merged with --force"
 }
 
@@ -747,7 +795,13 @@ slurm_srun_record() {
     ls $shared
     [ "$(ls $shared/detour-*-node1-0-*.detour $shared/detour-*-node2-1-*.detour | wc -l)" = 2 ] ||
         fail "file names lack job, host or rank"
-    detour merge --json $shared/*.detour -o merged.detour --force >merged.json || fail "cannot merge"
+    local file
+    for file in $shared/*.detour; do
+        whole "$file" || fail "$file is truncated"
+        [ "$(report "$file" | jq '.sources | length')" -gt 3 ] || fail "$file has no sources"
+    done
+    rm -f merged.detour
+    detour merge --json $shared/*.detour -o merged.detour >merged.json || fail "cannot merge"
     jq -e '.nodes | sort == ["node1", "node2"]' merged.json >/dev/null || fail "$(cat merged.json)"
     found "a file per node, named by job, host and rank; merged"
 }
@@ -772,7 +826,7 @@ slurm_job_array_of_shards() {
     detour $what --json | grep -v messages_per_s >complete.json
     [ -s complete.json ] || fail "nothing was simulated"
     cmp joined.json complete.json || fail "the shards give different results"
-    found "four shards on two nodes, joined to the result of one process, byte for byte"
+    found "four shards on two nodes, joined: byte for byte the output of one process, apart from the speed"
 }
 
 slurm_node_switched_off_in_a_job() {
@@ -794,9 +848,10 @@ slurm_node_switched_off_in_a_job() {
     scp -q 'node2:/var/lib/detour/jobs/*.detour' jobs/ || fail "the other node's file is gone"
     ls -l jobs
     local lost
+    whole "$(ls jobs/*node1*)" || fail "the file of the node that stayed is truncated"
     lost=$(ls jobs/*node2*)
     report "$lost" >lost.json || fail "its file does not open: $(cat report.err)"
-    jq -e '.truncated != null and .duration_s > 5' lost.json >/dev/null ||
+    jq -e '.truncated != null and .duration_s > 25' lost.json >/dev/null ||
         fail "$(jq -c '{truncated, duration_s}' lost.json)"
     detour merge jobs/*.detour -o jobs/all.detour >merge.txt 2>&1 || fail "$(cat merge.txt)"
     cat merge.txt

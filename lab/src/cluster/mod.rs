@@ -197,7 +197,11 @@ pub fn run(
             machines[0].console.with_file_name("console*.log").display()
         );
     }
-    println!("cluster: {:.0} s", started.elapsed().as_secs_f64());
+    let took = started.elapsed();
+    println!("cluster: {:.0} s", took.as_secs_f64());
+    if publish && took > page::LIMIT {
+        println!("longer than the {:.0} minutes wanted", page::LIMIT.as_secs_f64() / 60.0);
+    }
     if publish {
         println!("wrote {}", page::PAGE);
     }
@@ -288,7 +292,8 @@ fn one(machine: &mut Machine, check: &'static Check) -> Row {
         text.trim().to_owned()
     };
     match ended.status {
-        Some(0) => row(Outcome::Passed, said("@found")),
+        Some(0) if !said("@found").is_empty() => row(Outcome::Passed, said("@found")),
+        Some(0) => row(Outcome::Failed, "it does not say what was found".to_owned()),
         Some(SKIPPED) => row(Outcome::Skipped, said("@skip")),
         status => {
             println!("{}", ended.output);
