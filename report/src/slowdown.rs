@@ -3,7 +3,7 @@
 use simulate::stats::Knee;
 use study::{
     jobs::collective::{SeriesKnee, Sweep},
-    run::point::Point,
+    run::point::{FEWEST_FOR_INTERVAL, Point},
 };
 
 use crate::{
@@ -91,7 +91,10 @@ impl SweepRows {
             us(point.min_us),
             us(point.q25_us),
             us(point.median_us),
-            format!("{} to {}", us(low), us(high)),
+            match point.has_interval() {
+                true => format!("{} to {}", us(low), us(high)),
+                false => "-".to_owned(),
+            },
             us(point.q75_us),
             us(point.p99_us),
             us(point.max_us),
@@ -114,7 +117,8 @@ pub fn slowdown(sweep: &Sweep, options: Options) -> String {
 /// What follows the table: the knee of each series, and the breakdown of the critical path, if any.
 #[must_use]
 pub fn slowdown_findings(sweep: &Sweep, options: Options) -> String {
-    let text = findings(&sweep.knees, sweep.is_noisy(), options);
+    let has_intervals = sweep.points.iter().all(Point::has_interval);
+    let text = findings(&sweep.knees, sweep.is_noisy(), has_intervals, options);
     match blame_sweep(sweep, options) {
         Some(blame) => format!("{text}\n{blame}"),
         None => text,
@@ -122,7 +126,19 @@ pub fn slowdown_findings(sweep: &Sweep, options: Options) -> String {
 }
 
 /// The knee of each series.
-pub(crate) fn findings(knees: &[SeriesKnee], noisy: bool, options: Options) -> String {
+pub(crate) fn findings(
+    knees: &[SeriesKnee],
+    noisy: bool,
+    has_intervals: bool,
+    options: Options,
+) -> String {
+    if noisy && !has_intervals {
+        let few = format!(
+            "fewer than {FEWEST_FOR_INTERVAL} runs have no 95 % confidence interval, and cannot tell where noise \
+             takes over: specify more with --runs."
+        );
+        return format!("\n{}\n", wrap(&few, options.style().width, ""));
+    }
     let several = knees.len() > 1;
     let mut text = String::new();
     for SeriesKnee { series, knee } in knees.iter().filter(|_| noisy) {

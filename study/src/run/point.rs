@@ -97,6 +97,9 @@ impl Runs {
     }
 }
 
+/// Of 5 runs, 1 - 2/2^5 = 94 % of all ranges have the true median inside.
+pub const FEWEST_FOR_INTERVAL: u64 = 6;
+
 /// Enough for a figure.
 const MOST_OUTLIERS: usize = 100;
 
@@ -116,6 +119,7 @@ pub struct Point {
     pub q25_us: f64,
     pub q25_ci95_us: [f64; 2],
     pub median_us: f64,
+    /// Of fewer than 6 runs only their range, which holds the true median less often
     pub median_ci95_us: [f64; 2],
     /// The interval of the median again, as separate columns.
     pub median_low_us: f64,
@@ -195,10 +199,20 @@ impl Point {
         })
     }
 
+    /// Whether [`Point::median_ci95_us`] is what its name says: all runs of a few are on one side of the true median more
+    /// often than one time in 20, so that not even their range is.
+    #[must_use]
+    pub fn has_interval(&self) -> bool {
+        self.runs >= FEWEST_FOR_INTERVAL
+    }
+
     /// Ranks, noiseless time and median in ps, for the search of a knee.
     pub fn for_knee(&self) -> (u64, i64, Estimate) {
         let ps = |us: f64| us * 1e6;
-        let [low, high] = self.median_ci95_us;
+        let [low, high] = match self.has_interval() {
+            true => self.median_ci95_us,
+            false => [0.0, f64::INFINITY],
+        };
         let median = Estimate { value: ps(self.median_us), low: ps(low), high: ps(high) };
         (self.ranks, ps(self.noiseless_us).round() as i64, median)
     }
