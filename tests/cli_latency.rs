@@ -60,9 +60,13 @@ impl Mpi {
             command.args(["--allow-run-as-root", "--oversubscribe"]);
             // More ranks than CPUs take turns.
             command.args(["--mca", "mpi_yield_when_idle", if ranks > 2 { "1" } else { "0" }]);
-        } else if ranks == 2 {
-            // As Open MPI does by itself: noise on a CPU is noise of a rank.
-            command.args(["-bind-to", "core"]);
+        }
+        if ranks == 2 {
+            // Noise on a CPU is noise of a rank, also where both CPUs are threads of one core.
+            command.args(match self.name {
+                "openmpi" => &["--use-hwthread-cpus", "--bind-to", "hwthread"][..],
+                _ => &["-bind-to", "hwthread"],
+            });
         }
         command.args(["-n", &ranks.to_string(), detour(), "mpi", "latency"]).args(args);
         // Open MPI gives its ranks a terminal.
@@ -151,29 +155,31 @@ fn injected_noise(mpi: &Mpi) -> Result<Completion, Failed> {
         let noisy = measure()?;
         drop(noise);
         let of = |result: &Value, path: &str| number(result, path);
-        // A burst hits one exchange, unless it falls between cycles, when nothing is exchanged.
-        let share = |result: &Value| -> Result<f64, Failed> {
-            let bins = result["all"]["bins"].as_array().cloned().unwrap_or_default();
-            let hit = bins.iter().filter(|bin| bin[0].as_u64() > Some(100_000_000));
-            let hit: u64 = hit.filter_map(|bin| bin[1].as_u64()).sum();
-            Ok(hit as f64 / of(result, "/all/n")?)
+        // The share that took as long as half a burst.
+        let slow = |result: &Value, samples: &str| -> Result<f64, Failed> {
+            let bins = result[samples]["bins"].as_array().cloned().unwrap_or_default();
+            let slow = bins.iter().filter(|bin| bin[0].as_u64() > Some(100_000_000));
+            let slow: u64 = slow.filter_map(|bin| bin[1].as_u64()).sum();
+            Ok(slow as f64 / of(result, &format!("/{samples}/n"))?)
         };
-        let (before, after) = (share(&quiet)?, share(&noisy)?);
-        let bursts = of(&noisy, "/measured_s")? / 0.002;
-        let expected = bursts / of(&noisy, "/all/n")?;
+        // A burst hits one exchange, unless it falls between cycles, when nothing is exchanged.
+        let (before, after) = (slow(&quiet, "all")?, slow(&noisy, "all")?);
+        let expected = of(&noisy, "/measured_s")? / 0.002 / of(&noisy, "/all/n")?;
         check(
-            after > 5.0 * before && after > expected / 5.0,
+            after - before > expected / 5.0,
             format!(
                 "exchanges above 100 us: {before:e} without, {after:e} with noise, {expected:e} expected"
             ),
         )?;
+        let disturbed = slow(&noisy, "minima")?;
+        check(disturbed < 0.01, format!("{disturbed} of the minima are above 100 us"))?;
+        // Another pair of processes has other pages, and a guest's CPUs may have moved to other cores meanwhile:
+        // that changes the time of an exchange by tens of per cent. A burst is hundreds of times longer.
         let (before, after) = (of(&quiet, "/minima/median_us")?, of(&noisy, "/minima/median_us")?);
         check(
-            (after / before - 1.0).abs() < 0.1,
+            (0.5..2.0).contains(&(after / before)),
             format!("median of the minima {before}, {after}"),
-        )?;
-        let most = of(&noisy, "/minima/maximum_us")?;
-        check(most < 50.0, format!("a cycle without an undisturbed exchange: {most} us"))
+        )
     })
 }
 

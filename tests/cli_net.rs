@@ -247,7 +247,7 @@ const OPEN_MPI: &[&str] = &["mpirun.openmpi", "--allow-run-as-root", "-n", "2"];
 const OPEN_MPI_TCP: &[&str] =
     &["mpirun.openmpi", "--allow-run-as-root", "--mca", "btl", "tcp,self", "-n", "2"];
 /// Unlike Open MPI, it does not bind ranks to CPUs by itself.
-const MPICH: &[&str] = &["mpirun.mpich", "-bind-to", "core", "-n", "2"];
+const MPICH: &[&str] = &["mpirun.mpich", "-bind-to", "hwthread", "-n", "2"];
 
 /// The other end of `detour net`, and the address it waits at.
 fn listening(home: &Path) -> Result<(Child, String), Failed> {
