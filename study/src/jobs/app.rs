@@ -950,7 +950,8 @@ impl<'a> Simulation<'a> {
         let of_part = |&part: &Part| {
             let only = (parts.len() > 1).then(|| part.name().to_owned());
             let alike = Series { only, ..Series::default() };
-            let all = choices(&alike, nets, &self.noises, net_scales, *with_coscheduled);
+            let sizes = [alike.size];
+            let all = choices(&alike, nets, &self.noises, &sizes, net_scales, *with_coscheduled);
             all.into_iter().map(move |choice| (part, choice))
         };
         parts.iter().flat_map(of_part).collect()

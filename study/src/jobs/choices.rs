@@ -1,4 +1,5 @@
-//! What sweeps of jobs have in common: a series for each network, noise and speed, and the noise that it meets.
+//! What sweeps of jobs have in common: a series for each network, noise, size and speed, and the noise that it
+//! meets.
 
 use anyhow::Result;
 use simulate::{
@@ -13,6 +14,7 @@ use crate::{
 };
 
 /// A series, and what it chooses from the lists of a request.
+#[derive(Clone)]
 pub(crate) struct Choice<'a> {
     pub series: Series,
     pub net: &'a Params,
@@ -25,6 +27,7 @@ pub(crate) fn choices<'a>(
     alike: &Series,
     nets: &'a [Params],
     noises: &[noise::Request],
+    sizes: &[u64],
     net_scales: &[f64],
     with_coscheduled: bool,
 ) -> Vec<Choice<'a>> {
@@ -32,18 +35,21 @@ pub(crate) fn choices<'a>(
     let mut choices = Vec::new();
     for net in nets {
         for (noise, of_noise) in noises.iter().enumerate() {
-            for &net_scale in net_scales {
-                choices.extend(both.iter().map(|&coscheduled| {
-                    let series = Series {
-                        net_scale,
-                        coscheduled,
-                        // Only what differs distinguishes series.
-                        net: (nets.len() > 1).then(|| network::name(net)),
-                        noise: (noises.len() > 1).then(|| of_noise.specs()),
-                        ..alike.clone()
-                    };
-                    Choice { series, net, noise }
-                }));
+            for &size in sizes {
+                for &net_scale in net_scales {
+                    choices.extend(both.iter().map(|&coscheduled| {
+                        let series = Series {
+                            size,
+                            net_scale,
+                            coscheduled,
+                            // Only what differs distinguishes series.
+                            net: (nets.len() > 1).then(|| network::name(net)),
+                            noise: (noises.len() > 1).then(|| of_noise.specs()),
+                            ..alike.clone()
+                        };
+                        Choice { series, net, noise }
+                    }));
+                }
             }
         }
     }

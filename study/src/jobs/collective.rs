@@ -8,7 +8,7 @@ use serde_json::Value;
 use simulate::{
     blame as blaming, cycle,
     event::Rendezvous,
-    graph::{self, GraphError},
+    graph::{self, Graph, GraphError},
     job::Job,
     loggops::Params,
     noise::{Model, Noise},
@@ -18,7 +18,10 @@ use simulate::{
 
 use crate::{
     explain::blame::{self, Blame},
-    jobs::{choices, job},
+    jobs::{
+        choices::{Choice, choices, met},
+        job,
+    },
     network,
     network::variation::{self, Variation},
     noise::{self, Loaded, requires_noise, tail::Extended},
@@ -213,9 +216,9 @@ pub fn simulate_each(
     simulation.expect(&runs, if request.blame { 2 } else { 1 });
     let mut points: Vec<Point> = Vec::new();
     for planned in &simulation.points {
-        let PlannedPoint { choice, job } = planned;
+        let PlannedPoint { choice, job, .. } = planned;
         let blame = match request.blame {
-            true => Some(simulation.blame(choice, job)?),
+            true => Some(simulation.blame(planned)?),
             false => None,
         };
         let point = match finished.find(&choice.series, job.ranks()) {
@@ -224,7 +227,7 @@ pub fn simulate_each(
                 point
             }
             None => {
-                let runs = simulation.runs(choice, job, runs.clone())?;
+                let runs = simulation.runs(planned, runs.clone())?;
                 if let Some(times) = &mut times {
                     times.write(&runs)?;
                 }
@@ -247,7 +250,7 @@ pub fn simulate_shard(request: &Request, work: &Work<'_>, shard: Shard) -> Resul
     let simulation = Simulation::new(request, work)?;
     let runs = shard.range(request.runs);
     simulation.expect(&runs, 1);
-    let of_point = |point: &PlannedPoint| simulation.runs(&point.choice, &point.job, runs.clone());
+    let of_point = |point: &PlannedPoint<'_>| simulation.runs(point, runs.clone());
     let points = simulation.points.iter().map(of_point).collect::<Result<Vec<Runs>>>()?;
     Ok(Partial { about: simulation.about()?, points })
 }
@@ -258,21 +261,13 @@ struct Simulation<'a> {
     /// By number of the variant.
     loaded: Vec<Loaded>,
     variation: Option<Variation>,
-    points: Vec<PlannedPoint>,
+    points: Vec<PlannedPoint<'a>>,
 }
 
-/// A series, and what it chooses from the lists of the request.
-#[derive(Clone)]
-struct Choice {
-    series: Series,
-    job: usize,
-    net: usize,
-    noise: usize,
-}
-
-struct PlannedPoint {
-    choice: Choice,
+struct PlannedPoint<'a> {
+    choice: Choice<'a>,
     job: Job,
+    graph: Graph,
 }
 
 impl<'a> Simulation<'a> {
@@ -296,9 +291,9 @@ impl<'a> Simulation<'a> {
 
     /// What the redundant butterfly does not support is an error before anything is simulated.
     fn check_redundant(&self) -> Result<()> {
-        for PlannedPoint { choice, job } in &self.points {
-            if job.is_redundant() {
-                cycle::config_of(job, &self.noise(choice, job)?)?;
+        for point in &self.points {
+            if point.job.is_redundant() {
+                cycle::config_of(&point.job, &self.noise(point)?)?;
                 if self.request.blame {
                     return Err(GraphError::Redundant.into());
                 }
@@ -313,14 +308,15 @@ impl<'a> Simulation<'a> {
         self.work.watch.expect(total.fold(0, u64::saturating_add));
     }
 
-    fn noise(&self, choice: &Choice, job: &Job) -> Result<Noise> {
+    fn noise(&self, PlannedPoint { choice, job, .. }: &PlannedPoint<'_>) -> Result<Noise> {
         let loaded = &self.loaded[choice.noise];
-        choices::met(&choice.series, loaded, self.variation.as_ref(), job.params())
+        met(&choice.series, loaded, self.variation.as_ref(), job.params())
     }
 
-    fn runs(&self, choice: &Choice, job: &Job, runs: Range<u64>) -> Result<Runs> {
+    fn runs(&self, point: &PlannedPoint<'_>, runs: Range<u64>) -> Result<Runs> {
+        let PlannedPoint { choice, job, graph } = point;
         self.work.watch.now(&format!("{} ranks {}", job.ranks(), choice.series.label()));
-        let (graph, noise) = (self.request.jobs[choice.job].graph, self.noise(choice, job)?);
+        let (graph, noise) = (*graph, self.noise(point)?);
         let noiseless_ps = sweep::noiseless(job, graph, noise.model())?;
         let begin = Instant::now();
         let advance = |messages| self.work.watch.advance(messages);
@@ -338,9 +334,10 @@ impl<'a> Simulation<'a> {
     }
 
     /// Repeats the runs as an explicit schedule and attributes their time.
-    fn blame(&self, choice: &Choice, job: &Job) -> Result<Blame> {
+    fn blame(&self, point: &PlannedPoint<'_>) -> Result<Blame> {
+        let PlannedPoint { choice, job, graph } = point;
         self.work.watch.now(&format!("{} ranks, blame", job.ranks()));
-        let (graph, noise) = (self.request.jobs[choice.job].graph, self.noise(choice, job)?);
+        let (graph, noise) = (*graph, self.noise(point)?);
         let schedule = graph::schedule(job, graph)?;
         let rules = sweep::rules(job, graph, noise.model());
         blame::check(&schedule, rules.model, self.work.memory())?;
@@ -407,10 +404,11 @@ impl Request {
 
     /// In the order in which they are simulated.
     pub fn series(&self) -> Vec<Series> {
-        self.choices().into_iter().map(|choice| choice.series).collect()
+        self.choices().into_iter().map(|(_, choice)| choice.series).collect()
     }
 
-    fn choices(&self) -> Vec<Choice> {
+    /// The jobs, and the series of each.
+    fn choices(&self) -> Vec<(&job::Request, Choice<'_>)> {
         let noises = self.noise.variants();
         // Only what differs distinguishes series.
         let ops = several(self.jobs.iter().map(job::Request::operations)).contains('|');
@@ -421,51 +419,32 @@ impl Request {
             };
             self.jobs.iter().any(other)
         });
-        let named = |several: bool, name: String| several.then_some(name);
-        let mut choices = Vec::new();
-        for (job, of_job) in self.jobs.iter().enumerate() {
-            for (net, of_net) in self.nets.iter().enumerate() {
-                for (noise, of_noise) in noises.iter().enumerate() {
-                    for &size in if of_job.is_of_blocks() { &[0][..] } else { &self.sizes } {
-                        for &net_scale in &self.net_scales {
-                            let alone = Series {
-                                size,
-                                net_scale,
-                                coscheduled: false,
-                                op: named(ops, of_job.operations()),
-                                algorithm: named(algorithms, of_job.algorithms()),
-                                sizes: of_job.sizes.as_ref().map(|sizes| sizes.text.clone()),
-                                net: named(self.nets.len() > 1, network::name(of_net)),
-                                noise: named(noises.len() > 1, of_noise.specs()),
-                                ..Series::default()
-                            };
-                            let together = Series { coscheduled: true, ..alone.clone() };
-                            let both = self.with_coscheduled.then_some(together);
-                            choices.extend([alone].into_iter().chain(both).map(|series| Choice {
-                                series,
-                                job,
-                                net,
-                                noise,
-                            }));
-                        }
-                    }
-                }
-            }
-        }
-        choices
+        let all = self.jobs.iter().flat_map(|job| {
+            let alike = Series {
+                op: ops.then(|| job.operations()),
+                algorithm: algorithms.then(|| job.algorithms()),
+                sizes: job.sizes.as_ref().map(|sizes| sizes.text.clone()),
+                ..Series::default()
+            };
+            let sizes = if job.is_of_blocks() { &[0][..] } else { &self.sizes };
+            let Request { nets, net_scales, with_coscheduled, .. } = self;
+            let all = choices(&alike, nets, &noises, sizes, net_scales, *with_coscheduled);
+            all.into_iter().map(move |choice| (job, choice))
+        });
+        all.collect()
     }
 
-    fn points(&self) -> Result<Vec<PlannedPoint>> {
+    fn points(&self) -> Result<Vec<PlannedPoint<'_>>> {
         let mut points = Vec::new();
-        for choice in self.choices() {
-            let params = self.nets[choice.net].scaled(choice.series.net_scale)?;
+        for (of, choice) in self.choices() {
+            let params = choice.net.scaled(choice.series.net_scale)?;
             // Only the network between nodes is scaled.
             let local = network::local(self.net_local, &self.noise.placement)?;
             for &ranks in &self.ranks {
-                let job = self.jobs[choice.job].job(ranks, choice.series.size, params)?;
+                let job = of.job(ranks, choice.series.size, params)?;
                 let job = job.with_rendezvous(self.rendezvous).after_barrier(self.after_barrier);
                 let job = job.with_local(local)?;
-                points.push(PlannedPoint { choice: choice.clone(), job });
+                points.push(PlannedPoint { choice: choice.clone(), job, graph: of.graph });
             }
         }
         Ok(points)

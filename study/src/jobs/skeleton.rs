@@ -362,9 +362,10 @@ impl Request {
     }
 
     fn choices(&self) -> Result<Vec<Choice<'_>>> {
-        let alike = Series { size: self.model.skeleton(None)?.bytes, ..Series::default() };
+        let sizes = [self.model.skeleton(None)?.bytes];
         let Request { nets, noise, net_scales, with_coscheduled, .. } = self;
-        Ok(choices(&alike, nets, &noise.variants(), net_scales, *with_coscheduled))
+        let alike = Series::default();
+        Ok(choices(&alike, nets, &noise.variants(), &sizes, net_scales, *with_coscheduled))
     }
 }
 
