@@ -1,6 +1,6 @@
 //! The matrix on the terminal and as `docs/kernels.md`.
 
-use std::{fmt::Write, fs, time::Duration};
+use std::{collections::BTreeMap, fmt::Write, fs, time::Duration};
 
 use anyhow::{Context, Result};
 use serde_json::Value;
@@ -265,16 +265,13 @@ fn text(fates: &[(Kernel, Fate)], tests: &[&str]) -> String {
 fn skipped(fates: &[(Kernel, Fate)], tests: &[&str]) -> String {
     let mut text = String::new();
     for name in tests {
-        let skipped = |fate: &Fate| {
-            let test = fate.test(name)?;
-            (test.outcome == Outcome::Skipped).then(|| test.reason.clone())
-        };
-        let mut reasons: Vec<String> = fates.iter().filter_map(|(_, fate)| skipped(fate)).collect();
-        reasons.sort();
-        reasons.dedup();
-        for reason in reasons {
-            let on = fates.iter().filter(|(_, fate)| skipped(fate).as_ref() == Some(&reason));
-            let on: Vec<&str> = on.map(|(kernel, _)| kernel.name).collect();
+        let mut kernels = BTreeMap::<&str, Vec<&str>>::new();
+        for (kernel, fate) in fates {
+            if let Some(test) = fate.test(name).filter(|test| test.outcome == Outcome::Skipped) {
+                kernels.entry(&test.reason).or_default().push(kernel.name);
+            }
+        }
+        for (reason, on) in kernels {
             let _ = writeln!(text, "- {}: {reason} ({})", name.replace('_', " "), on.join(", "));
         }
     }
