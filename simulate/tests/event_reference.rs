@@ -1,13 +1,13 @@
 //! Compares the event engine with a plain implementation of the same rules, on random schedules:
-//! dependencies on earlier or later operations, wildcards, several CPUs, large messages, coinciding
-//! times.
+//! dependencies on earlier or later operations, wildcards, several CPUs, large messages by both rules,
+//! no latency, coinciding times.
 
 mod goal_support;
 
 use goal_support::reference;
 use proptest::{prelude::*, sample::Index};
 use simulate::{
-    event::{OpId, Options, Schedule, ScheduleBuilder, WILDCARD, run},
+    event::{OpId, Options, Rendezvous, Schedule, ScheduleBuilder, WILDCARD, run},
     loggops::Params,
     noise::{Model, Noise, Offsets, Timeline},
 };
@@ -97,13 +97,15 @@ fn schedule(messages: &[Message]) -> Schedule {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(8_000))]
+    #![proptest_config(ProptestConfig::with_cases(20_000))]
 
     #[test]
     fn what_ends_ends_as_by_the_plain_rules(
         messages in prop::collection::vec(message(), 1..12),
-        (latency, (sends, receives), gap) in (1i64..4, (0i64..3, 0i64..3), 0i64..3),
+        (latency, (sends, receives), gap) in (0i64..4, (0i64..3, 0i64..3), 0i64..3),
+        (byte_gap, byte_overhead) in (0i64..3, 0i64..2),
         eager_limit in prop_oneof![Just(u64::MAX), 0u64..4],
+        rendezvous in prop_oneof![Just(Rendezvous::ClosedForm), Just(Rendezvous::Handshake)],
         (noisy, seed) in (any::<bool>(), any::<u64>()),
     ) {
         let params = Params {
@@ -111,8 +113,8 @@ proptest! {
             send_overhead: sends * UNIT,
             recv_overhead: receives * UNIT,
             gap: gap * UNIT,
-            gap_per_byte_fs: 0,
-            overhead_per_byte_fs: 0,
+            gap_per_byte_fs: byte_gap * UNIT * 500,
+            overhead_per_byte_fs: byte_overhead * UNIT * 500,
             eager_limit,
             sizes: None,
         };
@@ -125,8 +127,9 @@ proptest! {
         };
         let noise = noise.repeating(true);
         let noise = noise.run(seed, 0);
-        if let Ok(outcome) = run(&schedule, &params, &Options::default(), &noise) {
-            let told = reference::simulate(&schedule, &params, &noise);
+        let options = Options { rendezvous, ..Options::default() };
+        if let Ok(outcome) = run(&schedule, &params, &options, &noise) {
+            let told = reference::simulate(&schedule, &params, rendezvous, &noise);
             prop_assert_eq!(outcome.ends, told.ends);
         }
     }

@@ -8,7 +8,7 @@ use goal_support::{
     reference::{self, Did, Span, Told},
 };
 use simulate::{
-    event::{Action, EventError, Options, Rules, run},
+    event::{Action, EventError, Options, Rendezvous, Rules, run},
     noise::RunNoise,
 };
 
@@ -43,7 +43,12 @@ fn the_exact_rules_are_those_written_down_plainly() {
         let noise = case.noise.run(0, 0);
         match exact(case, &noise) {
             Ok(ends) => {
-                let told = reference::simulate(&case.schedule, &case.params, &noise);
+                let told = reference::simulate(
+                    &case.schedule,
+                    &case.params,
+                    Rendezvous::ClosedForm,
+                    &noise,
+                );
                 assert_eq!(ends, told.ends, "{}", case.name);
             }
             Err(error) => {
@@ -97,7 +102,8 @@ fn the_exact_rules_give_the_peers_times_unless_there_is_a_reason() {
             continue;
         }
         let noise = case.noise.run(0, 0);
-        let told = reference::simulate(&case.schedule, &case.params, &noise);
+        let told =
+            reference::simulate(&case.schedule, &case.params, Rendezvous::ClosedForm, &noise);
         let expected: Vec<i64> = case.ends.iter().map(|end| end * case.unit).collect();
         if exact(case, &noise).unwrap() == expected {
             equal += 1;

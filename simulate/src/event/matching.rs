@@ -303,35 +303,34 @@ mod tests {
     }
 
     proptest! {
-        /// Messages and receives of one target, in any order.
+        /// Messages to two targets and their receives, in any order.
         #[test]
         fn it_finds_what_a_plain_search_finds(
-            sends in prop::collection::vec((0u32..3, any_of(4)), 0..40),
-            receives in prop::collection::vec((any_of(3), any_of(4)), 0..40),
+            sends in prop::collection::vec((0u32..3, 3u32..5, any_of(4)), 0..60),
+            receives in prop::collection::vec((3u32..5, any_of(3), any_of(4)), 0..60),
             seed: u64,
         ) {
-            let mut b = ScheduleBuilder::new(4);
-            for source in 0..3 {
+            let mut b = ScheduleBuilder::new(5);
+            for rank in 0..5 {
                 b.begin_rank();
-                for &(_, tag) in sends.iter().filter(|&&(from, _)| from == source) {
-                    b.send(1, 3, tag, 0, 0);
+                for &(_, to, tag) in sends.iter().filter(|send| send.0 == rank) {
+                    b.send(1, to, tag, 0, 0);
                 }
-            }
-            b.begin_rank();
-            for &(from, tag) in &receives {
-                b.recv(1, from, tag, 0, 0);
+                for &(_, from, tag) in receives.iter().filter(|receive| receive.0 == rank) {
+                    b.recv(1, from, tag, 0, 0);
+                }
             }
             let mut schedule = b.finish().unwrap();
             search_all(&mut schedule);
             let mut order: Vec<u32> = (0..schedule.operations() as u32).collect();
             order.sort_by_key(|&op| u64::from(op + 1).wrapping_mul(seed | 1));
-            let (mut matcher, mut plain) = (Matcher::new(&schedule), Plain::default());
+            let (mut matcher, mut plain) = (Matcher::new(&schedule), [(); 2].map(|()| Plain::default()));
             for op in order {
-                let found = match schedule.kind(op) {
-                    Kind::Send => matcher.arrive(op),
-                    _ => matcher.post(op),
+                let (found, target) = match schedule.kind(op) {
+                    Kind::Send => (matcher.arrive(op), schedule.ops[op as usize].peer),
+                    _ => (matcher.post(op), schedule.rank_of(op)),
                 };
-                prop_assert_eq!(found, plain.comes(&schedule, op));
+                prop_assert_eq!(found, plain[target as usize - 3].comes(&schedule, op));
             }
         }
     }

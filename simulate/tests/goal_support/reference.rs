@@ -4,7 +4,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use simulate::{
-    event::{Action, Schedule},
+    event::{Action, Rendezvous, Schedule},
     loggops::{MessageCost, Params},
     noise::{Model, RunNoise},
 };
@@ -38,14 +38,23 @@ enum What {
     Operation(u32),
 }
 
+/// How far a large message is that asks its receiver first.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Asked {
+    Granted,
+    Sent,
+}
+
 struct World<'a> {
     schedule: &'a Schedule,
     params: &'a Params,
+    rendezvous: Rendezvous,
     noise: &'a RunNoise<'a>,
     events: BTreeSet<(i64, u32, What)>,
     left: Vec<u32>,
     ready: Vec<i64>,
     arrival: HashMap<u32, i64>,
+    asked: HashMap<u32, Asked>,
     matched: HashMap<u32, u32>,
     posted: Vec<Vec<u32>>,
     arrived: Vec<Vec<u32>>,
@@ -57,17 +66,24 @@ struct World<'a> {
     told: Told,
 }
 
-pub fn simulate(schedule: &Schedule, params: &Params, noise: &RunNoise) -> Told {
+pub fn simulate(
+    schedule: &Schedule,
+    params: &Params,
+    rendezvous: Rendezvous,
+    noise: &RunNoise,
+) -> Told {
     let ranks = schedule.ranks() as usize;
     let told = Told { ends: vec![0; ranks], spans: Vec::new(), out_of_order: false };
     let mut world = World {
         schedule,
         params,
+        rendezvous,
         noise,
         events: BTreeSet::new(),
         left: schedule.dependency_counts(),
         ready: vec![0; schedule.operations()],
         arrival: HashMap::new(),
+        asked: HashMap::new(),
         matched: HashMap::new(),
         posted: vec![Vec::new(); ranks],
         arrived: vec![Vec::new(); ranks],
@@ -162,18 +178,35 @@ impl World<'_> {
             }
             Action::Send { bytes, to, .. } => {
                 let cost = self.params.message(bytes).unwrap();
+                let granted = self.asked.get(&op) == Some(&Asked::Granted);
+                let asks = self.asks(&cost) && !granted;
+                let ready = if granted { self.arrival[&op] } else { ready };
                 let start = ready.max(free(&self.cpu, cpu)).max(free(&self.send_free, nic));
-                let end = self.work(rank, start, cost.send_cpu);
+                let work = if asks { self.params.send_overhead } else { cost.send_cpu };
+                let end = self.work(rank, start, work);
                 self.cpu.insert(cpu, end);
-                // From when the NIC gets the message, delayed by the detours.
-                self.send_free.insert(nic, end - cost.send_cpu + cost.gap);
+                if !asks {
+                    // From when the NIC gets the message, delayed by the detours.
+                    self.send_free.insert(nic, end - work + cost.gap);
+                }
                 self.told.spans.push(Span { rank, cpu: cpu.1, did, start, end });
                 self.end(rank, end);
+                self.arrival.insert(op, end + cost.latency);
+                if granted {
+                    // The last byte has left.
+                    let left = end + cost.transfer;
+                    self.end(rank, left);
+                    self.release(rank, schedule.successors(op), left);
+                    self.asked.insert(op, Asked::Sent);
+                    let receive = self.matched.iter().find(|(_, send)| **send == op);
+                    let receive = *receive.unwrap().0;
+                    self.events.insert((end + cost.latency, to, What::Operation(receive)));
+                    return;
+                }
                 self.release(rank, schedule.start_successors(op), start);
                 if !cost.rendezvous {
                     self.release(rank, schedule.successors(op), end);
                 }
-                self.arrival.insert(op, end + cost.latency);
                 self.events.insert((end + cost.latency, to, What::Arrival(op)));
             }
             Action::Choice { .. } | Action::Request => unreachable!("GOAL has no choices"),
@@ -186,6 +219,7 @@ impl World<'_> {
                 match list.iter().position(|&send| self.fits(op, send)) {
                     Some(at) => {
                         let send = self.arrived[rank as usize].remove(at);
+                        self.matched.insert(op, send);
                         self.receive(rank, op, send, ready);
                     }
                     None => self.posted[rank as usize].push(op),
@@ -194,11 +228,24 @@ impl World<'_> {
         }
     }
 
+    /// Whether a message asks its receiver before it is sent.
+    fn asks(&self, cost: &MessageCost) -> bool {
+        cost.rendezvous && self.rendezvous == Rendezvous::Handshake
+    }
+
     fn receive(&mut self, rank: u32, op: u32, send: u32, posted: i64) {
         let operation = self.schedule.operation(op);
         let Action::Send { bytes, .. } = self.schedule.operation(send).action else { return };
-        let MessageCost { recv_cpu: overhead, transfer, gap, rendezvous, .. } =
-            self.params.message(bytes).unwrap();
+        let cost = self.params.message(bytes).unwrap();
+        if self.asks(&cost) && !self.asked.contains_key(&send) {
+            let granted = posted.max(self.arrival[&send]) + cost.latency;
+            self.asked.insert(send, Asked::Granted);
+            self.arrival.insert(send, granted);
+            self.events.insert((granted, self.schedule.rank_of(send), What::Operation(send)));
+            return;
+        }
+        let asks = self.asks(&cost);
+        let MessageCost { recv_cpu: overhead, transfer, gap, rendezvous, .. } = cost;
         let (cpu, nic) = ((rank, operation.cpu), (rank, operation.nic));
         let arrival = self.arrival[&send];
         let latest = self.latest_arrival.entry(rank).or_insert(arrival);
@@ -218,7 +265,7 @@ impl World<'_> {
             end: first_byte + held,
         });
         self.end(rank, end);
-        if rendezvous {
+        if rendezvous && !asks {
             let sender = self.schedule.rank_of(send);
             self.end(sender, end);
             self.release(sender, self.schedule.successors(send), end);
