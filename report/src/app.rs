@@ -33,8 +33,10 @@ pub fn app(sweep: &Sweep, options: Options) -> String {
     let series: Vec<String> = sweep.knees.iter().map(|knee| knee.series.label()).collect();
     let table = SweepRows::new(&series, options);
     let rows: String = sweep.points.iter().map(|point| table.row(point) + "\n").collect();
-    let has_intervals = sweep.points.iter().all(|point| point.has_interval());
-    let found = findings(&sweep.knees, sweep.is_noisy(), has_intervals, options);
+    let found = match sweep.is_noisy() {
+        true => findings(&sweep.knees, &sweep.points, options),
+        false => String::new(),
+    };
     let mut text = format!("{}\n\n{}\n{rows}{found}", heading(sweep, options), table.header());
     for AtRanks { ranks, parameters, noise } in &sweep.sensitivities {
         text += &format!("\n{}", sensitivities(*ranks, parameters, options));

@@ -1,6 +1,6 @@
 //! Table of a sweep: how long a collective takes with and without noise, by rank count.
 
-use simulate::stats::Knee;
+use simulate::stats::{KNEE_RATIO, Knee};
 use study::{
     jobs::collective::{SeriesKnee, Sweep},
     run::point::{FEWEST_FOR_INTERVAL, Point},
@@ -39,9 +39,58 @@ pub(crate) fn knee_sentence(knee: &Knee, ranks: impl Fn(u64) -> String) -> Strin
     )
 }
 
-/// Shown if no knee was found.
-pub(crate) const NO_KNEE: &str = "the median stays within 10 % of the noiseless time (or there are \
-                                  too few runs to tell).";
+/// Where noise takes over in these points of one series, as a sentence, uncapitalised.
+pub(crate) fn knee_or_none<'a>(
+    knee: Option<&Knee>,
+    points: impl IntoIterator<Item = &'a Point>,
+    ranks: impl Fn(u64) -> String,
+) -> String {
+    match knee {
+        Some(knee) => knee_sentence(knee, ranks),
+        None => no_knee(points, ranks),
+    }
+}
+
+/// What is known of the points of a series without a knee. At the largest rank count, the median is not certainly off
+/// the noiseless line.
+fn no_knee<'a>(
+    points: impl IntoIterator<Item = &'a Point>,
+    ranks: impl Fn(u64) -> String,
+) -> String {
+    let mut points: Vec<&Point> = points.into_iter().collect();
+    points.sort_by_key(|point| point.ranks);
+    if points.iter().any(|point| !point.has_interval()) {
+        return few_runs();
+    }
+    let limit = |point: &Point| KNEE_RATIO * point.noiseless_us;
+    let within = |point: &&&Point| point.median_high_us <= limit(point);
+    let Some(other) = points.iter().rev().find(|point| !within(point)) else {
+        return "the median stays within 10 % of the noiseless time.".to_owned();
+    };
+    let at = ranks(other.ranks);
+    let largest = points.last().filter(within).map(|point| ranks(point.ranks));
+    match (largest, other.median_low_us > limit(other)) {
+        (Some(largest), true) => {
+            format!(
+                "the median is more than 10 % above the noiseless time at {at} ranks, but not at {largest}."
+            )
+        }
+        (Some(largest), false) => format!(
+            "the median is within 10 % of the noiseless time at {largest} ranks; too few runs to tell at {at}."
+        ),
+        (None, _) => format!(
+            "too few runs to tell where noise takes over: at {at} ranks, the 95 % interval of the median includes \
+             10 % above the noiseless time."
+        ),
+    }
+}
+
+fn few_runs() -> String {
+    format!(
+        "fewer than {FEWEST_FOR_INTERVAL} runs have no 95 % confidence interval, and cannot tell where noise takes \
+         over: specify more with --runs."
+    )
+}
 
 /// The table of a sweep, whose rows can be printed as they are simulated.
 pub struct SweepRows {
@@ -117,37 +166,75 @@ pub fn slowdown(sweep: &Sweep, options: Options) -> String {
 /// What follows the table: the knee of each series, and the breakdown of the critical path, if any.
 #[must_use]
 pub fn slowdown_findings(sweep: &Sweep, options: Options) -> String {
-    let has_intervals = sweep.points.iter().all(Point::has_interval);
-    let text = findings(&sweep.knees, sweep.is_noisy(), has_intervals, options);
+    let text = match sweep.is_noisy() {
+        true => findings(&sweep.knees, &sweep.points, options),
+        false => String::new(),
+    };
     match blame_sweep(sweep, options) {
         Some(blame) => format!("{text}\n{blame}"),
         None => text,
     }
 }
 
-/// The knee of each series.
-pub(crate) fn findings(
-    knees: &[SeriesKnee],
-    noisy: bool,
-    has_intervals: bool,
-    options: Options,
-) -> String {
-    if noisy && !has_intervals {
-        let few = format!(
-            "fewer than {FEWEST_FOR_INTERVAL} runs have no 95 % confidence interval, and cannot tell where noise \
-             takes over: specify more with --runs."
+/// The knee of each series, as a paragraph each, or as one if they say the same.
+pub(crate) fn findings(knees: &[SeriesKnee], points: &[Point], options: Options) -> String {
+    let said = |SeriesKnee { series, knee }: &SeriesKnee| {
+        let own = points.iter().filter(|point| point.series == *series);
+        knee_or_none(knee.knee.as_ref(), own, |n| n.to_string())
+    };
+    let all: Vec<String> = knees.iter().map(said).collect();
+    let alike = all.windows(2).all(|pair| pair[0] == pair[1]);
+    let paragraphs: Vec<String> = match &all[..] {
+        [first, others @ ..] if others.is_empty() || *first == few_runs() => vec![first.clone()],
+        [first, ..] if alike => vec![format!("all series: {first}")],
+        _ => {
+            let of = knees.iter().zip(&all);
+            of.map(|(knee, said)| format!("{}: {said}", knee.series.label())).collect()
+        }
+    };
+    let paragraph = |text: &String| format!("\n{}\n", wrap(text, options.style().width, ""));
+    paragraphs.iter().map(paragraph).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use simulate::stats;
+    use study::run::point::Runs;
+
+    use super::*;
+
+    /// A noiseless time of 100 us, and runs that take these times, 10 each.
+    fn point(ranks: u64, times_us: &[i64]) -> Point {
+        let times_ps: Vec<i64> =
+            times_us.iter().flat_map(|us| std::iter::repeat_n(us * 1_000_000, 10)).collect();
+        let series = study::run::point::Series { net_scale: 1.0, ..Default::default() };
+        let noiseless_ps = 100_000_000;
+        Point::of(&Runs { series, ranks, messages: 1, noiseless_ps, times_ps, took_s: 1.0 })
+            .unwrap()
+    }
+
+    fn said(points: &[Point]) -> String {
+        let knee = stats::knee(&points.iter().map(Point::for_knee).collect::<Vec<_>>());
+        knee_or_none(knee.as_ref(), points, |ranks| ranks.to_string())
+    }
+
+    #[test]
+    fn what_is_said_without_a_knee_is_what_is_known() {
+        let (near, far, either) = ([101, 109], [120, 130], [105, 120]);
+        assert_eq!(
+            said(&[point(2, &near), point(4, &near)]),
+            "the median stays within 10 % of the noiseless time."
         );
-        return format!("\n{}\n", wrap(&few, options.style().width, ""));
+        let text = said(&[point(2, &near), point(4, &far), point(8, &near)]);
+        assert!(text.contains("above the noiseless time at 4 ranks, but not at 8."), "{text}");
+        let text = said(&[point(8, &near), point(4, &either)]);
+        assert!(text.contains("at 8 ranks; too few runs to tell at 4."), "{text}");
+        let text = said(&[point(2, &far), point(4, &either)]);
+        assert!(
+            text.starts_with("too few runs to tell where noise takes over: at 4 ranks"),
+            "{text}"
+        );
+        assert!(said(&[point(2, &near), point(4, &far)]).starts_with("noise takes over between 2"));
+        assert!(said(&[Point { runs: 5, ..point(2, &far) }]).starts_with("fewer than 6 runs"));
     }
-    let several = knees.len() > 1;
-    let mut text = String::new();
-    for SeriesKnee { series, knee } in knees.iter().filter(|_| noisy) {
-        let which = if several { format!("{}: ", series.label()) } else { String::new() };
-        let said = match &knee.knee {
-            Some(knee) => knee_sentence(knee, |n| n.to_string()),
-            None => NO_KNEE.to_owned(),
-        };
-        text += &format!("\n{}\n", wrap(&format!("{which}{said}"), options.style().width, ""));
-    }
-    text
 }

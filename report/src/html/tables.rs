@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     headline::{label, outside_label_with_evidence},
-    slowdown::{NO_KNEE, knee_sentence},
+    slowdown::knee_or_none,
     tables::wait_words,
     words::{capital, count, cut, date, frequency, name, percent, plural, rate, safe},
 };
@@ -361,8 +361,7 @@ fn started(unix_s: f64) -> String {
 }
 
 pub(super) fn projected(projection: &Projection) -> Projected {
-    let knee = projection.knee.as_ref().map(|knee| knee_sentence(knee, ranks));
-    let knee = capital(&knee.unwrap_or_else(|| NO_KNEE.to_owned()));
+    let knee = capital(&knee_or_none(projection.knee.as_ref(), &projection.points, ranks));
     let row = |p: &Point| {
         vec![
             ranks(p.ranks),

@@ -16,7 +16,7 @@ use super::{
     COLOURS, Figure, HEIGHT, IDS, Pictures, key, noise, with_legend,
 };
 use crate::{
-    slowdown::{NO_KNEE, knee_sentence},
+    slowdown::knee_or_none,
     words::{capital, cut},
 };
 
@@ -55,10 +55,8 @@ fn pictures(sweep: &Sweep, title: &'static str, headline: String) -> Pictures {
     let figures: Vec<Figure> = figures.collect();
     let several = series.len() > 1;
     let knees = sweep.knees.iter().filter(|_| sweep.is_noisy()).map(|knee| {
-        let said = match &knee.knee.knee {
-            Some(knee) => knee_sentence(knee, ranks),
-            None => NO_KNEE.to_owned(),
-        };
+        let own = sweep.points.iter().filter(|point| point.series == knee.series);
+        let said = knee_or_none(knee.knee.knee.as_ref(), own, ranks);
         match several {
             true => format!("{}: {said}", knee.series.label()),
             false => capital(&said),
