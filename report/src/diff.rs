@@ -244,10 +244,10 @@ fn projected(projection: &Projection) -> String {
         format!("{} ({} to {}; {:.2}x)", us(p.median_us), us(low), us(high), p.slowdown_median)
     };
     let (before, after) = (&projection.before, &projection.after);
-    let verdict = match (before.median_ci95_us, after.median_ci95_us) {
-        ([low, _], [_, high]) if high < low => "faster after",
-        ([_, high], [low, _]) if low > high => "slower after",
-        _ => "no difference beyond the scatter of the runs",
+    let verdict = match projection.change_ci95_pct {
+        [_, high] if high < 0.0 => "faster after",
+        [low, _] if low > 0.0 => "slower after",
+        _ => "no difference beyond what two recordings of the same noise would have",
     };
     let text = format!(
         "Projected: {} on {} ranks, {} without noise, takes {} with the noise before and {} with \

@@ -4,10 +4,12 @@
 #[path = "../../tests/made/mod.rs"]
 mod made;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use analysis::{By, Part};
 use made::{DAEMON, Habit, MS, TICK, US, recording, scratch};
+use rand::RngExt;
+use random::Stream;
 use study::{
     decide::{
         advice::Advice,
@@ -401,6 +403,49 @@ fn rows_of_a_comparison_add_up_whatever_they_stand_for() {
         assert_eq!(compared.actions.as_deref(), Some(&[][..]));
         assert!(compared.projected.is_some_and(|projected| projected.change_pct < -8.0));
     }
+}
+
+/// Detours of random length at random times: no two recordings of them are alike.
+fn random_recording(seed: u64) -> PathBuf {
+    const SECONDS: f64 = 10.0;
+    let mut text = String::from("lane,start_ns,length_ns,watched_from_ns,watched_to_ns\n");
+    for cpu in 0..2 {
+        let (mut stream, mut at) = (Stream::new(random::key(seed, cpu, 0)), 0.0);
+        let mut window = format!("0,{}", SECONDS * 1e9);
+        let mut exponential = |mean: f64| -mean * (1.0 - stream.random::<f64>()).ln();
+        loop {
+            at += exponential(0.05);
+            let length = 5e-6 + exponential(300e-6);
+            if at + length > SECONDS {
+                break;
+            }
+            let window = std::mem::replace(&mut window, ",".to_owned());
+            text += &format!("cpu{cpu},{:.0},{:.0},{window}\n", at * 1e9, length * 1e9);
+            at += length;
+        }
+    }
+    let path = scratch(&format!("decide-random-{seed}.csv"));
+    std::fs::write(&path, text).expect("written");
+    path
+}
+
+/// Each of these pairs differs by chance alone, by up to 30 % on 1024 ranks: its interval has to say so.
+#[test]
+fn two_recordings_of_the_same_noise_are_not_called_different() {
+    let request = compare::Request { runs: 40, repeat: true, ..compare::Request::default() };
+    let (mut contain, mut largest) = (0, 0.0f64);
+    for pair in 0..12 {
+        let [before, after] = [2 * pair, 2 * pair + 1].map(random_recording);
+        let compared = compare(&before, &after, &usual(Some(1024)), &request, None, &WORK);
+        let projected = compared.expect("compared").projected.expect("simulated");
+        let [low, high] = projected.change_ci95_pct;
+        assert!(low <= projected.change_pct && projected.change_pct <= high);
+        contain += u32::from(low <= 0.0 && 0.0 <= high);
+        largest = largest.max(projected.change_pct.abs());
+    }
+    // Of 12 intervals of 95 %, fewer than 10 contain the truth in one of 50 cases.
+    assert!(contain >= 10, "{contain} of 12");
+    assert!(largest > 5.0, "{largest} %");
 }
 
 #[test]

@@ -4,11 +4,13 @@ use std::path::Path;
 
 use analysis::{By, Comparison, Contents, Part, RateCounter, Rates};
 use anyhow::{Context, Result, bail};
+use rand::RngExt;
+use random::{Stream, bootstrap};
 use serde::Serialize;
 use simulate::{
     noise::{Composed, Noise, Offsets},
-    stats::Sample,
-    sweep::SweepError,
+    stats::{Estimate, Sample},
+    sweep::{Plan, SweepError},
     whatif::Node,
 };
 
@@ -35,6 +37,17 @@ use crate::{
 
 /// Usual number of runs per recording.
 pub const RUNS: u64 = 100;
+/// How often each recording is drawn again from itself, block of time by block of time, and with which share of the
+/// runs: another recording of the same noise would have other detours, and a job on many ranks depends on the few
+/// longest.
+const RESAMPLES: u64 = 40;
+const RUNS_PER_RESAMPLE: u64 = 20;
+/// Blocks of time: a tenth of a second each, between `FEWEST_BLOCKS` and `MOST_BLOCKS` of them.
+const BLOCK_NS: u64 = 100_000_000;
+const FEWEST_BLOCKS: u64 = 20;
+const MOST_BLOCKS: u64 = 100;
+/// Of random numbers, for [`random::key`].
+const PURPOSE: u64 = 0x7265_7361_6d70_6c65;
 
 /// How to simulate the job.
 #[derive(Clone, Debug, Default)]
@@ -91,7 +104,7 @@ pub struct Projection {
     pub after: Projected,
     /// Change of the median; positive if the job takes longer now.
     pub change_pct: f64,
-    /// From the intervals of both medians, so at least 95 %.
+    /// As far as the runs scatter, and as recordings drawn again from blocks of time of these two differ.
     pub change_ci95_pct: [f64; 2],
     /// Noise that was omitted.
     pub remarks: Vec<String>,
@@ -100,8 +113,48 @@ pub struct Projection {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Projected {
     pub median_us: f64,
+    /// As far as the runs scatter, and as the recording drawn again from blocks of time differs.
     pub median_ci95_us: [f64; 2],
     pub slowdown_median: f64,
+}
+
+/// The times of the job under the noise of one recording.
+#[derive(Clone, Debug)]
+struct Simulated {
+    /// The median of the runs, ps.
+    median: Estimate,
+    /// Their medians under the noise of the recording, drawn again.
+    resampled: Vec<f64>,
+}
+
+impl Simulated {
+    fn projected(&self, noiseless: f64) -> Projected {
+        let Estimate { value, low, high } = self.median;
+        let drawn = bootstrap::interval(value, self.resampled.clone());
+        let us = |ps: f64| ps / 1e6;
+        Projected {
+            median_us: us(value),
+            median_ci95_us: [us(low.min(drawn.0)), us(high.max(drawn.1))],
+            slowdown_median: if noiseless > 0.0 { value / noiseless } else { 1.0 },
+        }
+    }
+
+    /// How much longer the other one takes, in percent, and the interval of that.
+    fn change(&self, after: &Simulated) -> (f64, [f64; 2]) {
+        let change =
+            |after: f64, before: f64| 100.0 * (after / before.max(f64::MIN_POSITIVE) - 1.0);
+        let value = change(after.median.value, self.median.value);
+        let pairs = self
+            .resampled
+            .iter()
+            .flat_map(|before| after.resampled.iter().map(move |after| change(*after, *before)));
+        let (low, high) = bootstrap::interval(value, pairs.collect());
+        let of_runs = [
+            change(after.median.low, self.median.high),
+            change(after.median.high, self.median.low),
+        ];
+        (value, [low.min(of_runs[0]), high.max(of_runs[1])])
+    }
 }
 
 /// The recording before: what is known of it is kept for further comparisons with it.
@@ -118,7 +171,7 @@ struct Kept {
     /// Or why it cannot be simulated.
     side: Result<Side, String>,
     /// For so many ranks, repeated or not.
-    projected: Option<(u64, bool, Projected)>,
+    simulated: Option<(u64, bool, Simulated)>,
 }
 
 impl Before {
@@ -147,7 +200,7 @@ impl Before {
                 rates: rates(&self.reader, part, request.by)?,
                 side: Side::of(workload, (&self.reader, part), request, seed)
                     .map_err(|error| in_words(&error)),
-                projected: None,
+                simulated: None,
             },
         };
         Ok(self.kept.insert(kept))
@@ -274,36 +327,45 @@ fn project(
     let noiseless = workload.noiseless()?;
     let repeats = |side: &Side| request.repeat || support::repeats(&side.lanes, noiseless);
     let key = (workload.ranks(), repeats(before));
-    let known = kept.projected.filter(|(ranks, repeat, _)| (*ranks, *repeat) == key);
+    let known = kept.simulated.take().filter(|(ranks, repeat, _)| (*ranks, *repeat) == key);
     let sides = if known.is_some() { 1 } else { 2 };
-    work.watch.expect(workload.messages().saturating_mul(sides * request.runs));
+    let runs_again = request.runs.div_ceil(RUNS_PER_RESAMPLE);
+    let runs = request.runs.saturating_add(RESAMPLES * runs_again);
+    work.watch.expect(workload.messages().saturating_mul(sides * runs));
     work.watch.now(&format!("{} ranks", workload.ranks()));
     let advance = |messages| work.watch.advance(messages);
-    let plan = work.plan(request.runs, &advance);
     let noiseless = noiseless as f64;
-    let simulated = |side: &Side| -> Result<Result<Projected, String>> {
-        let noise = match side.noise(&workload, repeats(side)) {
+    // The median of some runs under the noise of a recording, as it is or drawn again.
+    let median = |side: &Side, draw: Option<u64>| -> Result<Result<Estimate, String>> {
+        let seed = draw.map_or(work.seed, |draw| random::key(work.seed, PURPOSE, draw));
+        let runs = if draw.is_some() { runs_again } else { request.runs };
+        let plan = Plan { seed, ..work.plan(runs, &advance) };
+        let noise = match side.noise(&workload, repeats(side), draw.map(|_| seed)) {
             Ok(noise) => noise,
             Err(error) => return Ok(Err(in_words(&error))),
         };
-        let times = match workload.times(&noise, &plan) {
+        match workload.times(&noise, &plan) {
             Err(error) if error != SweepError::Stopped => {
                 let what = format!("cannot simulate the noise of {}", side.name);
-                return Ok(Err(in_words(&anyhow::Error::new(error).context(what))));
+                Ok(Err(in_words(&anyhow::Error::new(error).context(what))))
             }
-            times => times?,
+            times => Ok(Ok(Sample::new(times?)?.estimate(0.5))),
+        }
+    };
+    let simulated = |side: &Side| -> Result<Result<Simulated, String>> {
+        let as_recorded = match median(side, None)? {
+            Ok(median) => median,
+            Err(why) => return Ok(Err(why)),
         };
-        let median = Sample::new(times)?.estimate(0.5);
-        let us = |ps: f64| ps / 1e6;
-        let slowdown = if noiseless > 0.0 { median.value / noiseless } else { 1.0 };
-        Ok(Ok(Projected {
-            median_us: us(median.value),
-            median_ci95_us: [us(median.low), us(median.high)],
-            slowdown_median: slowdown,
-        }))
+        let mut resampled = Vec::new();
+        for draw in 0..RESAMPLES {
+            // One that leaves the job no time at all has no median.
+            resampled.extend(median(side, Some(draw))?.ok().map(|median| median.value));
+        }
+        Ok(Ok(Simulated { median: as_recorded, resampled }))
     };
     let of_before = match known {
-        Some((_, _, projected)) => Ok(projected),
+        Some((_, _, simulated)) => Ok(simulated),
         None => simulated(before)?,
     };
     let (of_before, of_after) = match (of_before, simulated(after)?) {
@@ -311,19 +373,16 @@ fn project(
         (Err(why), _) | (_, Err(why)) => return Ok(Err(why)),
     };
     let remarks: Vec<String> = before.remarks.iter().chain(&after.remarks).cloned().collect();
-    kept.projected = Some((key.0, key.1, of_before));
-    let (before, after) = (of_before, of_after);
-    let change = |after: f64, before: f64| 100.0 * (after / before.max(f64::MIN_POSITIVE) - 1.0);
+    let (change_pct, change_ci95_pct) = of_before.change(&of_after);
+    let (before, after) = (of_before.projected(noiseless), of_after.projected(noiseless));
+    kept.simulated = Some((key.0, key.1, of_before));
     // Tails are what a recording lacks for more ranks.
     let unsupported = supported.filter(|_| !request.tail);
     let unsupported = unsupported.and_then(|support| support.remark(workload.ranks()));
     let remarks = remarks.into_iter().chain(unsupported);
     Ok(Ok(Projection {
-        change_pct: change(after.median_us, before.median_us),
-        change_ci95_pct: [
-            change(after.median_ci95_us[0], before.median_ci95_us[1]),
-            change(after.median_ci95_us[1], before.median_ci95_us[0]),
-        ],
+        change_pct,
+        change_ci95_pct,
         job: workload.words.clone(),
         net: workload.net().to_owned(),
         ranks: workload.ranks(),
@@ -376,11 +435,21 @@ impl Side {
         Ok(Side { name, lanes, places, copies, support, unknown, remarks })
     }
 
-    fn noise(&self, workload: &Workload, repeat: bool) -> Result<Noise> {
+    /// The noise as recorded, or drawn again from its blocks of time: the same ones on all lanes, so that what lanes
+    /// have at the same time stays together.
+    fn noise(&self, workload: &Workload, repeat: bool, drawn: Option<u64>) -> Result<Noise> {
         let (lanes, nodes) = match &self.copies {
             Some(copies) => (&copies.lanes, copies.nodes()),
             None => (&self.lanes, self.places.nodes()),
         };
+        let drawn = drawn.map(|key| {
+            let span_ns = lanes.iter().map(Composed::span_ns).max().unwrap_or(0);
+            let blocks = (span_ns / BLOCK_NS).clamp(FEWEST_BLOCKS, MOST_BLOCKS) as usize;
+            let mut stream = Stream::new(key);
+            let order: Vec<usize> = (0..blocks).map(|_| stream.random_range(0..blocks)).collect();
+            lanes.iter().map(|lane| lane.rearranged(&order)).collect::<Vec<_>>()
+        });
+        let lanes = drawn.as_ref().unwrap_or(lanes);
         let node = Node {
             on_one_clock: None,
             lanes,
