@@ -277,6 +277,40 @@ impl Composed {
         }
     }
 
+    /// As long a lane, made of equal parts of this one in the order of their numbers: a part may come several times or
+    /// never. What reaches into the next part delays what it would overlap.
+    #[must_use]
+    pub fn rearranged(&self, order: &[usize]) -> Composed {
+        let mut lane = Composed::new(self.from_ns, self.span_ns);
+        let edge = |part: usize| {
+            (u128::from(self.span_ns) * part as u128 / order.len().max(1) as u128) as u64
+        };
+        let before = |ns: u64| self.starts.partition_point(|&start| start < ns);
+        let mut free_at = 0;
+        for (place, &part) in order.iter().enumerate() {
+            let (from, to) = (edge(part), edge(part + 1));
+            for index in before(from)..before(to) {
+                let own = self.parts_of(index);
+                let start = (edge(place) + self.starts[index] - from).max(free_at);
+                let length = own.iter().map(|part| u64::from(part.ns)).sum::<u64>();
+                let length = length.min(self.span_ns.saturating_sub(start));
+                free_at = start + length;
+                if length > 0 {
+                    let own = own.iter().map(|part| (part.source, u64::from(part.ns)));
+                    // Within the span, which was accepted before.
+                    let pushed = lane.push(self.from_ns + start, length, own);
+                    debug_assert_eq!(pushed, Ok(()));
+                }
+            }
+        }
+        lane
+    }
+
+    fn parts_of(&self, index: usize) -> &[Part] {
+        let first = index.checked_sub(1).map_or(0, |before| self.ends[before] as usize);
+        &self.parts[first..self.ends[index] as usize]
+    }
+
     /// Total time of all detours.
     pub fn total_ns(&self) -> u64 {
         self.parts.iter().map(|part| u64::from(part.ns)).sum()
@@ -323,6 +357,29 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn parts_come_in_the_order_given_and_delay_each_other() {
+        let mut lane = Composed::new(1_000, 100);
+        for (start, ns) in [(1_000, 5), (1_045, 10), (1_052 + 5, 3), (1_090, 10)] {
+            lane.push(start, ns, [(7, ns)]).unwrap();
+        }
+        let list = |lane: &Composed| {
+            let mut list = Vec::new();
+            lane.for_each(|start, parts| list.push((start, parts.to_vec())));
+            list
+        };
+        assert_eq!(lane.rearranged(&[0, 1]), lane);
+        // What begins in the first half goes on in the second one, and is cut at the end.
+        let twice = lane.rearranged(&[0, 0]);
+        assert_eq!(
+            list(&twice),
+            [(0, vec![(7, 5)]), (45, vec![(7, 10)]), (55, vec![(7, 5)]), (95, vec![(7, 5)])]
+        );
+        assert_eq!((twice.from_ns(), twice.span_ns()), (1_000, 100));
+        assert_eq!(list(&lane.rearranged(&[1, 0]))[0], (7, vec![(7, 3)]));
+        assert_eq!(lane.rearranged(&[]).len(), 0);
+    }
 
     fn list(timeline: &Timeline) -> Vec<(i64, i64)> {
         (0..timeline.len())

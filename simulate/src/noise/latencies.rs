@@ -2,6 +2,8 @@
 //! function of seed, run, sender and the number of the sender's message, so that nothing is stored per
 //! message and any thread can recompute any of them.
 
+use rand::seq::SliceRandom;
+use random::Stream;
 use thiserror::Error;
 
 use crate::{
@@ -24,6 +26,8 @@ pub enum LatencyError {
 }
 
 const LONGEST: i64 = 3_600_000_000_000_000;
+/// Of the random numbers that pair half round trips.
+const SHUFFLE: u64 = 0x7061_6972_735f_6f66;
 /// In medians.
 const SPIKE: i64 = 3;
 
@@ -76,6 +80,8 @@ pub struct Latencies {
     above: Above,
     least: i64,
     order: Order,
+    /// How many of them come from one measured latency.
+    of_each: u64,
 }
 
 /// How far deviations are above the least one, ps.
@@ -176,9 +182,12 @@ impl Latencies {
         if rule == Rule::Scale && median == 0 {
             return Err(LatencyError::NoMedian);
         }
-        // In order, the next one, of the same episode; otherwise one that does not depend on it.
-        let apart = if order == Order::Random { measured.len() / 2 } else { 1 };
-        let others = measured.iter().cycle().skip(apart);
+        // In order, the next one, of the same episode; otherwise any, whatever the order of the file.
+        let mut others = measured.to_vec();
+        match order {
+            Order::Random => others.shuffle(&mut Stream::new(key(SHUFFLE, 0, 0))),
+            _ => others.rotate_left(1),
+        }
         let deviation = |(&ps, &other): (&i64, &i64)| match rule {
             Rule::Add | Rule::Exchange => (ps - median).max(-latency),
             Rule::Scale => (latency as f64 * (ps as f64 / median as f64)).round() as i64 - latency,
@@ -188,7 +197,8 @@ impl Latencies {
                 (ps - median + second).max(-latency)
             }
         };
-        let mut deviations: Vec<i64> = measured.iter().zip(others).map(deviation).collect();
+        let mut deviations: Vec<i64> = measured.iter().zip(&others).map(deviation).collect();
+        let of_each = if rule == Rule::Exchange { 2 } else { 1 };
         if rule == Rule::Exchange {
             deviations = deviations.into_iter().flat_map(|deviation| [deviation, 0]).collect();
         }
@@ -205,7 +215,7 @@ impl Latencies {
             true => Above::Ranked(Ranked::new(above)),
             false => Above::Measured(Numbers::new(above)),
         };
-        Ok(Latencies { above, least, order })
+        Ok(Latencies { above, least, order, of_each })
     }
 
     /// The least deviation; not positive, unless all are equal.
@@ -257,8 +267,11 @@ impl<'a> RunLatencies<'a> {
         let (bits, first, count) = match self.all.order {
             Order::Random => (draw(self.key, number), 0, all),
             Order::Block(length) => {
-                let first = (u128::from(draw(self.key, u64::MAX)) * u128::from(all)) >> 64;
-                (draw(self.key, number), first as u64, u64::from(length.max(1)).min(all))
+                let of_each = self.all.of_each;
+                let first =
+                    (u128::from(draw(self.key, u64::MAX)) * u128::from(all / of_each)) >> 64;
+                let length = (of_each * u64::from(length.max(1))).min(all);
+                (draw(self.key, number), of_each * first as u64, length)
             }
             Order::InOrder => (draw(self.key, 0), number % all, all),
         };
@@ -385,6 +398,14 @@ mod tests {
         };
         let ratio = drawn(Rule::HalfRoundTrip) / messages;
         assert!((0.97..1.03).contains(&ratio), "{ratio}");
+        // In whatever order they are in the file.
+        let mut sorted = halves.clone();
+        sorted.sort_unstable();
+        let all = Latencies::new(&sorted, 5_000, Rule::HalfRoundTrip, Order::Random).unwrap();
+        let noise = Noise::none().with_latencies(Some(all));
+        let drawn_sorted: Vec<i64> = (0..100_000).map(|sender| of(&noise, 0, sender, 0)).collect();
+        let ratio = variance(&drawn_sorted) / messages;
+        assert!((0.97..1.03).contains(&ratio), "{ratio}");
         let ratio = drawn(Rule::Add) / messages;
         assert!((0.48..0.52).contains(&ratio), "{ratio}");
     }
@@ -396,19 +417,26 @@ mod tests {
         let exchanges: Vec<i64> = (0..50_000)
             .map(|at| if draw(3, at).is_multiple_of(50) { 9_000 } else { 1_000 })
             .collect();
-        let late = |rule| {
-            let all = Latencies::new(&exchanges, 5_000, rule, Order::Random).unwrap();
+        let late_in = |rule, order| {
+            let all = Latencies::new(&exchanges, 5_000, rule, order).unwrap();
             let noise = Noise::none().with_latencies(Some(all));
-            let is_late = |sender| of(&noise, 0, sender, 0) > 0;
-            let pairs = 100_000u64;
-            let late = (0..pairs).filter(|pair| is_late(2 * pair) || is_late(2 * pair + 1)).count();
-            late as f64 / pairs as f64
+            let is_late = |run, sender| of(&noise, run, sender, 0) > 0;
+            let (runs, pairs) = (1_000, 100);
+            let of_run = |run| {
+                let is_late = |pair: &u64| is_late(run, 2 * pair) || is_late(run, 2 * pair + 1);
+                (0..pairs).filter(is_late).count()
+            };
+            (0..runs).map(of_run).sum::<usize>() as f64 / (runs * pairs) as f64
         };
+        let late = |rule| late_in(rule, Order::Random);
         let measured = exchanges.iter().filter(|&&ps| ps > 1_000).count() as f64 / 50_000.0;
         let ratio = late(Rule::Exchange) / measured;
         assert!((0.93..1.07).contains(&ratio), "{ratio}");
         let ratio = late(Rule::Add) / measured;
         assert!((1.85..2.1).contains(&ratio), "{ratio}");
+        // Blocks are of exchanges: either message of a pair has the delay half of the time.
+        let ratio = late_in(Rule::Exchange, Order::Block(1)) / measured;
+        assert!((0.5..1.0).contains(&ratio), "{ratio}");
     }
 
     #[test]
