@@ -35,7 +35,7 @@ pub fn rendezvous_option(rendezvous: Rendezvous) -> String {
 
 /// `cnl`, a file that `detour mpi net` wrote, or `L=4.77us,o=2.87us,g=2.04us,G=2.67ns,O=0,S=65kB`. Omitted
 /// parameters are 0; an omitted S is unlimited. `os` and `or` are the overheads of sender and receiver, `o`
-/// is both. `sizes=FILE`: bytes cost what was measured at their size, instead of G and O.
+/// is that of whichever is omitted. `sizes=FILE`: bytes cost what was measured at their size, instead of G and O.
 pub fn parse(text: &str) -> std::result::Result<Params, String> {
     if let Some(params) = Params::named(text) {
         return Ok(params);
@@ -53,6 +53,7 @@ pub fn parse(text: &str) -> std::result::Result<Params, String> {
         ));
     }
     let mut params = Params::FREE;
+    let (mut send, mut recv) = (None, None);
     let mut sizes = None;
     let mut given: Vec<&str> = Vec::new();
     for part in text.split(',') {
@@ -71,8 +72,8 @@ pub fn parse(text: &str) -> std::result::Result<Params, String> {
                 params.send_overhead = ps()?;
                 params.recv_overhead = params.send_overhead;
             }
-            "os" => params.send_overhead = ps()?,
-            "or" => params.recv_overhead = ps()?,
+            "os" => send = Some(ps()?),
+            "or" => recv = Some(ps()?),
             "g" => params.gap = ps()?,
             "G" => params.gap_per_byte_fs = fs()?,
             "O" => params.overhead_per_byte_fs = fs()?,
@@ -85,6 +86,8 @@ pub fn parse(text: &str) -> std::result::Result<Params, String> {
             }
         }
     }
+    params.send_overhead = send.unwrap_or(params.send_overhead);
+    params.recv_overhead = recv.unwrap_or(params.recv_overhead);
     params.check().map_err(|error| error.to_string())?;
     if let Some(path) = sizes {
         let measured = measured(path).map_err(|error| format!("{error:#}"))?;
@@ -131,10 +134,30 @@ impl Measured {
     }
 }
 
+/// The keys of parameters, with their units.
+const KEYS: [&str; 7] = ["L_us", "os_us", "or_us", "g_us", "G_ns_per_B", "O_ns_per_B", "S_B"];
+
+/// Whether a key has the name of a parameter, but not its unit: it would be taken for one about the measurement.
+fn is_misspelt(key: &str) -> bool {
+    let own = key.strip_suffix("_ci95").unwrap_or(key);
+    let name = own.split('_').next().unwrap_or_default();
+    let is_parameter =
+        name == "o" || KEYS.iter().any(|known| known.split('_').next() == Some(name));
+    is_parameter && !KEYS.contains(&own)
+}
+
 fn measured(path: &Path) -> Result<Measured> {
     let named = || format!("cannot read a network from {}", path.display());
     let text = std::fs::read_to_string(path).with_context(named)?;
-    let measured: Measured = toml::from_str(&text).with_context(named)?;
+    let table: toml::Table = toml::from_str(&text).with_context(named)?;
+    if let Some(key) = table.keys().find(|key| is_misspelt(key)) {
+        bail!(
+            "cannot read a network from {}: unknown parameter {key} (expected {})",
+            path.display(),
+            KEYS.join(", ")
+        );
+    }
+    let measured: Measured = table.try_into().with_context(named)?;
     if let Some(key) = measured.nan() {
         bail!("cannot read a network from {}: {key} is not a number", path.display());
     }
@@ -235,6 +258,9 @@ mod tests {
         let refused = |text: &str| parse(text).unwrap_err();
         assert!(refused("L=1us,G=5").starts_with("G: '5' is not a time"));
         assert_eq!(refused("L=1us,L=2us"), "L is given twice");
+        // In any order.
+        assert_eq!(parse("o=1us,os=5us"), parse("os=5us,o=1us"));
+        assert_eq!(parse("os=5us,o=1us"), parse("os=5us,or=1us"));
     }
 
     #[test]
@@ -246,6 +272,15 @@ mod tests {
         std::fs::write(&file, text).unwrap();
         let given = parse("L=1.25us,os=300ns,or=450ns,g=100ns,G=0.08ns,O=0.01ns,S=4096").unwrap();
         assert_eq!(parse(name), Ok(given));
+        for wrong in ["g_ns = 100", "G_ps_per_B = 79", "o_us = 1.0", "L = 1.0", "g = 2.0"] {
+            std::fs::write(&file, format!("{text}{wrong}\n")).unwrap();
+            let key = wrong.split(' ').next().unwrap();
+            let refused = parse(name).unwrap_err();
+            assert!(
+                refused.contains(&format!("unknown parameter {key} (expected L_us")),
+                "{refused}"
+            );
+        }
         let pieces = "[[pieces]]\nfrom_bytes = 1\nto_bytes = 4096\nfixed_us = 2.0\nns_per_B = 0.1\n\
                       [[pieces]]\nfrom_bytes = 4097\nto_bytes = 65536\nfixed_us = 6.0\nns_per_B = 0.2\n";
         std::fs::write(&file, format!("{text}{pieces}")).unwrap();
