@@ -75,6 +75,64 @@ fn csv_units_come_from_the_column_names() {
 }
 
 #[test]
+fn a_mu_in_a_header_is_micro_and_an_unknown_unit_is_refused() {
+    for header in [
+        "Start [\u{b5}s];Duration [\u{b5}s]",
+        "start_\u{3bc}s;length_\u{3bc}s",
+        "START (\u{39c}S);LENGTH (usec)",
+    ] {
+        let imported = strict(&format!("{header}\n271.5;20\n1077.5;20\n")).unwrap();
+        assert_eq!(imported.runs[0].detours, [(271_500.0, 20e3), (1_077_500.0, 20e3)], "{header}");
+    }
+    let known = "(known: ns, us, ms and s)";
+    for (header, unit) in [
+        ("start [cycles],length_ns", "unknown unit `cycles` in `start [cycles]`"),
+        ("start_ns,length_min", "unknown unit `min` in `length_min`"),
+        ("start_ns,length_usecs", "unknown unit `usecs` in `length_usecs`"),
+    ] {
+        let said = said(&format!("{header}\n1,2\n"));
+        assert!(said.contains("line 1") && said.contains(unit) && said.contains(known), "{said}");
+    }
+    // Latin-1, which is not UTF-8: the unit is unreadable, not seconds.
+    let latin = import_bytes("noise.txt", b"Start [\xb5s],length_ns\n1,2\n", &LENIENT);
+    assert!(latin.unwrap_err().to_string().contains(known));
+    // Not a start in the unit `cpu`.
+    let other = strict("start_cpu,start_us,length_ns\n3,1,2\n").unwrap();
+    assert_eq!(other.runs[0].detours, [(1e3, 2.0)]);
+}
+
+#[test]
+fn netgauge_and_loggopsim_headers_name_the_unit() {
+    let in_us = |unit: &str| {
+        TWO_RUNS.replace("length [ns]", &format!("length [{unit}]")).replacen(
+            "Time [ns]\tselfish duration [ns]",
+            &format!("Time [{unit}]\tselfish duration [{unit}]"),
+            1,
+        )
+    };
+    let run = strict(&in_us("us")).unwrap().runs.remove(0);
+    assert_eq!((run.detours[0], run.t_min_ns), ((0.0, 10_440_030.0), Some(20_500.0)));
+    assert_eq!((run.threshold_ns, run.span_ns), (Some(184_500.0), 4_005_712_620.0));
+    assert_eq!(strict(&in_us("\u{b5}s")).unwrap().runs[0].detours[0], (0.0, 10_440_030.0));
+    // A unit is that of its own run.
+    assert_eq!(strict(&in_us("us")).unwrap().runs[1].detours, [(5.0, 300.0)]);
+    for (text, why) in [
+        (in_us("cycles"), "line 5: unknown unit `cycles` in `Minimal cycle length [cycles]`"),
+        (TWO_RUNS.replace("Time [ns]", "Time [min]"), "line 9: unknown unit `min`"),
+        (TWO_RUNS.replace("2.00 s", "2.00 h"), "line 13: unknown unit `h`"),
+        ("# Time [us] length\n1 2\n".to_owned(), "line 1: no unit for the length"),
+    ] {
+        let said = said(&text);
+        assert!(said.contains(why), "{said}");
+    }
+    let short = strict(&TWO_RUNS.replace("2.00 s", "2000 ms")).unwrap();
+    assert_eq!(short.runs[0].span_ns, 2e9);
+    let plain = strict("# start [us]\tduration [ns]\n1 20\n2 20\n").unwrap();
+    assert_eq!(plain.format, Format::LogGopSim);
+    assert_eq!(plain.runs[0].detours, [(1e3, 20.0), (2e3, 20.0)]);
+}
+
+#[test]
 fn every_documented_json_shape_is_read() {
     let shapes = [
         "[[1, 2], [5, 1.5]]",

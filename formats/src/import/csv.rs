@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use super::check::{number, push_line, quote};
-use super::{ImportError, ImportedRun, Text};
+use super::{ImportError, ImportedRun, Text, unit};
 
 const HEADER: &str = "a header such as start_ns,length_ns";
 
@@ -74,45 +74,56 @@ fn columns(header: &str) -> Result<Columns, String> {
         [',', ';', '\t'].into_iter().find(|&c| header.contains(c)).ok_or("only one column")?;
     let (mut start, mut length, mut lane) = (None, None, None);
     let (mut from, mut to) = (None, None);
+    let (mut other_start, mut other_length) = (None, None);
     for (at, cell) in split(header, separator).iter().enumerate() {
         match cell.as_str() {
             "watched_from_ns" => from = Some(at),
             "watched_to_ns" => to = Some(at),
             _ => {}
         }
-        let (name, scale) = name_and_unit(cell)?;
-        match name.as_str() {
-            "start" | "time" | "timestamp" | "begin" => start = start.or(Some((at, scale))),
-            "length" | "len" | "duration" | "detour" => length = length.or(Some((at, scale))),
-            "lane" | "run" => lane = Some(at),
-            _ => {}
+        let (name, scale) = name_and_unit(cell);
+        let (known, other) = match name.as_str() {
+            "start" | "time" | "timestamp" | "begin" => (&mut start, &mut other_start),
+            "length" | "len" | "duration" | "detour" => (&mut length, &mut other_length),
+            "lane" | "run" => {
+                if scale.is_ok() {
+                    lane = Some(at);
+                }
+                continue;
+            }
+            _ => continue,
+        };
+        match scale {
+            Ok(scale) => *known = known.or(Some((at, scale))),
+            // Beside a column in a known unit, `start_cpu` is just another column.
+            Err(unit) => *other = other.take().or_else(|| Some(unit::unknown(&unit, cell))),
         }
     }
-    let missing = |what| format!("no column for the {what} in `{}`", quote(header));
+    let missing = |what, other: Option<String>| {
+        other.unwrap_or_else(|| format!("no column for the {what} in `{}`", quote(header)))
+    };
     Ok(Columns {
         separator,
-        start: start.ok_or_else(|| missing("start"))?,
-        length: length.ok_or_else(|| missing("length"))?,
+        start: start.ok_or_else(|| missing("start", other_start))?,
+        length: length.ok_or_else(|| missing("length", other_length))?,
         lane,
         window: from.zip(to),
     })
 }
 
-/// `start_us`, `start [us]`, `Start (us)` and `start` are all `start`.
-fn name_and_unit(cell: &str) -> Result<(String, f64), String> {
-    let lower = cell.trim().to_ascii_lowercase();
-    let mut words =
-        lower.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
+/// A column's name, and the nanoseconds in its unit, or the unit if it is unknown: `start_us`,
+/// `start [us]`, `Start (µs)` and `start` are all `start`.
+fn name_and_unit(cell: &str) -> (String, Result<f64, String>) {
+    let folded = unit::folded(cell);
+    // Other characters are part of a unit: without an unreadable `µ`, microseconds would be seconds.
+    let separates = |c: char| c.is_whitespace() || c.is_ascii_punctuation();
+    let mut words = folded.split(separates).filter(|word| !word.is_empty());
     let name = words.next().unwrap_or_default().to_owned();
     let scale = match words.next_back() {
-        None | Some("ns") => 1.0,
-        Some("us" | "usec") => 1e3,
-        Some("ms" | "msec") => 1e6,
-        Some("s" | "sec") => 1e9,
-        // `start_cpu` is another column, not a start in an unknown unit.
-        Some(_) => return Ok((lower, 1.0)),
+        None => Ok(1.0),
+        Some(word) => unit::nanoseconds(word).ok_or_else(|| word.to_owned()),
     };
-    Ok((name, scale))
+    (name, scale)
 }
 
 /// Cells of a line; double quotes protect separators.

@@ -20,6 +20,7 @@ mod json;
 mod netgauge;
 mod round_trips;
 mod to_trace;
+mod unit;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
