@@ -327,6 +327,33 @@ fn import_shows_the_threshold_and_remarks_on_an_unusual_t_min() {
     assert!(value["runs"][0]["remarks"][0].as_str().unwrap().contains("check the unit"), "{value}");
 }
 
+/// The time since the clock was started was not watched, and a remark says what was assumed.
+#[test]
+fn noise_with_times_on_a_running_clock_is_as_loud_as_with_relative_ones() {
+    let file = |name: &str, from: u64| {
+        let rows = (1..=2_000).map(|i| format!("{},20000\n", from + 1_000_000 * i));
+        written(name, &format!("start_ns,length_ns\n{}", rows.collect::<String>()))
+    };
+    let files = [
+        file("relative.csv", 0),
+        file("uptime.csv", 300_000_000_000_000),
+        file("epoch.csv", 1_763_576_000_000_000_000),
+    ];
+    for (file, remarks) in files.iter().zip([0, 1, 1]) {
+        let read = stdout(&["import", file]);
+        assert!(read.contains("2000 detours in ") && read.contains(" 2.00"), "{read}");
+        let remark = "begin at the first detour; to give its begin and end, add columns";
+        assert_eq!(read.matches(remark).count(), remarks, "{read}");
+        let arguments = ["simulate", "collective", "--ranks", "64", "--runs", "6", "--json"];
+        let output = detour(&[&arguments[..], &["--noise", file]].concat()).assert().success();
+        let output = output.get_output();
+        let value: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        assert!(value["points"][0]["max_us"].as_f64() > Some(20.0), "{value}");
+        let said = value["remarks"].to_string();
+        assert_eq!(said.matches(remark).count(), remarks, "{said}");
+    }
+}
+
 /// netgauge's one_one benchmark: message size, half a round trip in us.
 #[test]
 fn round_trips_of_netgauge_are_exchange_times() {

@@ -187,6 +187,70 @@ fn nonsense_is_reported_with_file_line_and_expectation() {
     assert!(said("{\"a\": 1}").contains("unexpected JSON"));
 }
 
+/// Starts relative to the measurement, and on the clock of a host that has been up for four days.
+#[test]
+fn times_on_a_running_clock_have_the_same_noise_as_relative_ones() {
+    const UP: u64 = 300_000_000_000_000;
+    let rows = |from: u64, cells: fn(u64) -> String| {
+        (0..100).map(|i| cells(from + 1_000_000 * i + 500)).collect::<Vec<_>>()
+    };
+    let csv = |from| {
+        let rows = rows(from, |start| format!("{start},20000")).join("\n");
+        format!("start_ns,length_ns\n{rows}\n")
+    };
+    let plain = |from| rows(from, |start| format!("{start} 20000")).join("\n");
+    let json = |from, keys: &str| {
+        format!(
+            "{{{keys}\"detours\":[{}]}}",
+            rows(from, |start| format!("[{start},20000]")).join(",")
+        )
+    };
+    let netgauge = |from, period| {
+        format!("# Selfish Benchmark\n{}\n# Measurement period: {period} s\n", plain(from))
+    };
+    let run = |text: &str| strict(text).unwrap().runs.remove(0);
+    for (relative, up, how) in [
+        (csv(0), csv(UP), "columns watched_from_ns and watched_to_ns"),
+        (plain(0), plain(UP), "# Watched [ns]: BEGIN END"),
+        (json(0, ""), json(UP, ""), "from_ns and span_ns"),
+        (json(0, "\"span_ns\":200000000,"), json(UP, "\"span_ns\":200000000,"), "from_ns"),
+        (netgauge(0, 0.2), netgauge(UP, 0.2), "# Watched [ns]: BEGIN END"),
+    ] {
+        let (relative, up) = (run(&relative), run(&up));
+        assert_eq!((relative.from_ns, relative.window_remark.as_deref()), (0.0, None), "{how}");
+        assert_eq!(up.from_ns, UP as f64 + 500.0, "{how}");
+        assert!((relative.span_ns - up.span_ns).abs() <= 500.0, "{how}: {}", up.span_ns);
+        assert!((relative.noise_pct() - up.noise_pct()).abs() < 1e-3, "{how}");
+        let remark = up.window_remark.as_ref().unwrap();
+        assert!(remark.contains(how) && up.remarks.contains(remark), "{remark}");
+    }
+    // What the file says counts.
+    let known = run(&json(UP, "\"from_ns\":0,"));
+    assert!(known.from_known && known.noise_pct() < 1e-3 && known.window_remark.is_none());
+    let known = run(&format!("# Watched [ns]: {} {}\n{}", UP - 500, UP + 200_000_000, plain(UP)));
+    assert_eq!((known.from_ns, known.span_ns), (UP as f64 - 500.0, 200_000_500.0));
+    // A single detour does not show how long the measurement lasted, unless other lanes do.
+    let alone = run(&format!("start_ns,length_ns\n{UP},20000\n"));
+    assert_eq!((alone.from_ns, alone.window_remark), (0.0, None));
+    let lanes =
+        format!("lane,start_ns,length_ns\na,{UP},20\na,{},20\nb,{},20\n", UP + 9_000, UP + 5_000);
+    let lanes = strict(&lanes).unwrap().runs;
+    assert_eq!((lanes[1].from_ns, lanes[1].span_ns), (UP as f64, 5_020.0));
+    assert!(lanes[1].window_remark.is_some());
+}
+
+#[test]
+fn a_key_of_json_that_is_not_a_time_is_refused() {
+    for (key, value) in
+        [("span_ns", "-5"), ("from_ns", "-1"), ("t_min_ns", "\"20\""), ("threshold_ns", "[]")]
+    {
+        let said = said(&format!("{{\"runs\":[{{\"detours\":[[1,2]],\"{key}\":{value}}}]}}"));
+        assert!(said.contains(&format!("{key} is not a non-negative number ({value})")), "{said}");
+    }
+    let null = strict("{\"detours\":[[1,2]],\"t_min_ns\":null,\"span_ns\":9}").unwrap();
+    assert_eq!((null.runs[0].t_min_ns, null.runs[0].span_ns), (None, 9.0));
+}
+
 #[test]
 fn a_measured_time_out_of_range_is_refused() {
     let header = "# Selfish Benchmark\n";

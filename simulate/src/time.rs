@@ -5,9 +5,18 @@ use std::fmt;
 /// A time in picoseconds, written in the largest unit that leaves a whole part: `1.5us`.
 pub(crate) struct Time(pub i64);
 
+/// The same for times that are too long to calculate with.
+pub(crate) struct LongTime(pub i128);
+
 impl fmt::Display for Time {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const UNITS: [(&str, u64); 5] = [
+        LongTime(self.0.into()).fmt(f)
+    }
+}
+
+impl fmt::Display for LongTime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const UNITS: [(&str, u128); 5] = [
             ("s", 1_000_000_000_000),
             ("ms", 1_000_000_000),
             ("us", 1_000_000),
@@ -45,5 +54,6 @@ mod tests {
         assert_eq!(Time(3_600_000_000_000_001).to_string(), "3600.000000000001s");
         assert_eq!(Time(999_999_600).to_string(), "999.9996us");
         assert_eq!(Time(i64::MIN).to_string(), "-9223372.036854775808s");
+        assert_eq!(LongTime(i128::from(u64::MAX) * 1_000).to_string(), "18446744073.709551615s");
     }
 }

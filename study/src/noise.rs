@@ -309,6 +309,12 @@ impl Request {
         match open::open_as_it_is(path)? {
             Opened::Trace(reader) => lanes(&reader, wishes, &self.placement),
             Opened::Runs(runs) => {
+                for remark in runs.iter().filter_map(|run| run.window_remark.as_ref()) {
+                    let remark = format!("{name}: {remark}");
+                    if !wishes.remarks.contains(&remark) {
+                        wishes.remarks.push(remark);
+                    }
+                }
                 wishes.has_lengths |= runs.iter().any(|run| !run.distribution.is_empty());
                 if let Some(seed) = wishes.tail {
                     let timelines = extended(&runs, seed, wishes)?;
@@ -337,6 +343,7 @@ impl Request {
             };
             return from_distribution(&run.distribution, period, seed);
         }
+        Timeline::check_span((run.span_ns * 1e3).round() as i128)?;
         let mut end = 0;
         let detours = run.detours.iter().map(|&(start, length)| {
             // Rounding to picoseconds must not make neighbours overlap.

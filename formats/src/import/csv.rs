@@ -43,7 +43,7 @@ pub(super) fn read(text: &Text<'_>) -> Result<Vec<ImportedRun>, ImportError> {
         };
         if let Some(run) = runs.get_mut(current) {
             if let Some((from, to)) = window(&cells, &columns) {
-                (run.from_ns, run.span_ns) = (from, to - from);
+                (run.from_ns, run.span_ns, run.from_known) = (from, to - from, true);
                 let is_empty = |at: usize| cells.get(at).is_some_and(String::is_empty);
                 if is_empty(columns.start.0) && is_empty(columns.length.0) {
                     continue;

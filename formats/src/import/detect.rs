@@ -30,6 +30,18 @@ impl Format {
             Format::Percentiles => "hgrm",
         }
     }
+
+    /// Where a file of this format says when the measurement began and ended.
+    pub(super) const fn how_to_give_the_window(self) -> &'static str {
+        match self {
+            Format::Netgauge | Format::LogGopSim => "add the line '# Watched [ns]: BEGIN END'",
+            Format::Csv => {
+                "add columns watched_from_ns and watched_to_ns, with values in a row of each lane"
+            }
+            Format::Json => "add from_ns and span_ns to each run",
+            Format::HistogramLog | Format::Percentiles => "use a format with times",
+        }
+    }
 }
 
 impl fmt::Display for Format {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-use super::check::push;
+use super::check::{push, quote};
 use super::{ImportError, ImportedRun, Text};
 
 const SHAPES: &str = "an array of [start, length] or of {\"start_ns\", \"len_ns\"}, \
@@ -43,11 +43,21 @@ fn unexpected(text: &Text<'_>) -> ImportError {
 fn one(text: &Text<'_>, object: &Map<String, Value>) -> Result<ImportedRun, ImportError> {
     let Some(Value::Array(rows)) = object.get("detours") else { return Err(unexpected(text)) };
     let mut run = detours(text, rows)?;
-    let number = |key| object.get(key).and_then(Value::as_f64).filter(|number| *number >= 0.0);
-    run.t_min_ns = number("t_min_ns");
-    run.threshold_ns = number("threshold_ns");
-    run.from_ns = number("from_ns").unwrap_or(0.0);
-    run.span_ns = number("span_ns").unwrap_or(0.0);
+    let number = |key| match object.get(key) {
+        None | Some(Value::Null) => Ok(None),
+        Some(value) => match value.as_f64().filter(|number| *number >= 0.0) {
+            Some(number) => Ok(Some(number)),
+            None => {
+                let value = quote(&value.to_string());
+                Err(text.content_error(format!("{key} is not a non-negative number ({value})")))
+            }
+        },
+    };
+    run.t_min_ns = number("t_min_ns")?;
+    run.threshold_ns = number("threshold_ns")?;
+    let from_ns = number("from_ns")?;
+    (run.from_ns, run.from_known) = (from_ns.unwrap_or(0.0), from_ns.is_some());
+    run.span_ns = number("span_ns")?.unwrap_or(0.0);
     if let Some(Value::Object(header)) = object.get("header") {
         run.header = header
             .iter()

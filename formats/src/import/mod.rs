@@ -54,8 +54,11 @@ pub struct ImportedRun {
     pub threshold_ns: Option<f64>,
     /// The clock's resolution, if all lengths are multiples of a coarse step.
     pub clock_step_ns: Option<f64>,
-    /// When the measurement began, on the clock of the detours' starts; 0 if not in the file.
+    /// When the measurement began, on the clock of the detours' starts. If not in the file, 0, or the
+    /// first detour if the clock was started long before the measurement.
     pub from_ns: f64,
+    /// Whether that is in the file.
+    pub from_known: bool,
     /// How long the measurement lasted: from the file, or else up to the end of the last detour.
     pub span_ns: f64,
     /// Start and length, nanoseconds, in time order, without overlap. Empty if the file contains only a
@@ -69,6 +72,8 @@ pub struct ImportedRun {
     pub skipped_lines: u64,
     /// Remarks for readers of the results, as text.
     pub remarks: Vec<String>,
+    /// The one of them about a window that begins at the first detour.
+    pub window_remark: Option<String>,
 }
 
 impl ImportedRun {
@@ -230,6 +235,7 @@ fn import_text(file: &str, bytes: &[u8], options: &ImportOptions) -> Result<Impo
     if runs.iter().all(|run| run.count() == 0 && run.span_ns <= 0.0) {
         return Err(ImportError::Empty { file: file.to_owned() });
     }
+    begin_at_first_detour(&mut runs, format);
     for run in &mut runs {
         finish(run);
         if !check::is_time(run.from_ns) || !check::is_time(run.span_ns) {
@@ -240,6 +246,39 @@ fn import_text(file: &str, bytes: &[u8], options: &ImportOptions) -> Result<Impo
         }
     }
     Ok(Imported { format, runs })
+}
+
+/// Times on a clock that was started long before the measurement, such as that of the host: the time
+/// since its 0 was not watched.
+fn begin_at_first_detour(runs: &mut [ImportedRun], format: Format) {
+    let begins = |run: &ImportedRun| {
+        let (&(first, _), &(start, length)) = (run.detours.first()?, run.detours.last()?);
+        let span = run.span_ns.max(start + length - first);
+        (!run.from_known && first > span).then_some((first, span))
+    };
+    // A run that is nothing but one detour has no time in between that would be its measured time.
+    let has_gaps = |run: &ImportedRun, span: f64| run.lost_ns() < span;
+    let own = |run: &ImportedRun| begins(run).filter(|&(_, span)| has_gaps(run, span));
+    let Some(earliest) = runs.iter().filter_map(own).map(|(first, _)| first).reduce(f64::min)
+    else {
+        return;
+    };
+    for run in runs {
+        let from = match begins(run) {
+            Some((first, span)) if has_gaps(run, span) => first,
+            // The other runs show where the clock was.
+            Some((first, _)) if first > earliest => earliest,
+            _ => continue,
+        };
+        run.from_ns = from;
+        let remark = format!(
+            "the file does not say when the measurement began, and its times are far from 0: it is \
+             taken to begin at the first detour; to give its begin and end, {}",
+            format.how_to_give_the_window()
+        );
+        run.remarks.push(remark.clone());
+        run.window_remark = Some(remark);
+    }
 }
 
 /// What all formats have in common once the detours are known.

@@ -155,6 +155,7 @@ fn read_window(run: &mut ImportedRun) {
         && from <= to
     {
         (run.from_ns, run.span_ns) = (from as f64, (to - from) as f64);
+        run.from_known = true;
     }
 }
 

@@ -7,7 +7,7 @@
 //!
 //! Recordings are in nanoseconds, and so is this; a [`Timeline`] built from it is in picoseconds.
 
-use super::{Shares, Timeline, TimelineError, UNKNOWN, timeline::MAX_SPAN};
+use super::{Shares, Timeline, TimelineError, UNKNOWN};
 
 /// One measured CPU, or one thread of a recorded program.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -56,11 +56,8 @@ impl Composed {
     ) -> Result<(), TimelineError> {
         let start = start_ns.saturating_sub(self.from_ns);
         // Before it is split into parts: a damaged file may claim centuries.
-        let end = start.saturating_add(len_ns);
-        if end >= MAX_SPAN as u64 / 1_000 {
-            let ps = i64::try_from(end).unwrap_or(i64::MAX).saturating_mul(1_000);
-            return Err(TimelineError::TooLong { ps });
-        }
+        Timeline::check_span(1_000 * (i128::from(start) + i128::from(len_ns)))?;
+        let end = start + len_ns;
         let mut left = len_ns;
         // Not a source that could be removed.
         let nobody = std::iter::once((UNKNOWN, u64::MAX));
@@ -157,6 +154,7 @@ impl Composed {
     pub fn without(&self, removed: &[bool]) -> Result<Timeline, TimelineError> {
         let left = self.lengths(|source| !is_in(removed, source));
         let detours = self.starts.iter().zip(left);
+        Timeline::check_span(1_000 * i128::from(self.span_ns))?;
         Timeline::new(detours.map(|(&start, ns)| (ps(start), ps(ns))), ps(self.span_ns))
     }
 
@@ -419,9 +417,12 @@ mod tests {
         for (start, length) in [(0, u64::MAX), (u64::MAX, 1), (1_000, 1 << 62)] {
             let mut lane = Composed::new(0, 0);
             let refused = lane.push(start, length, [(0, length)]);
-            assert!(matches!(refused, Err(TimelineError::TooLong { .. })), "{refused:?}");
+            let ps = 1_000 * (i128::from(start) + i128::from(length));
+            assert_eq!(refused, Err(TimelineError::TooLong { ps }));
             assert!(lane.is_empty() && lane.parts.is_empty());
         }
+        let refused = Composed::new(0, u64::MAX).timeline().unwrap_err().to_string();
+        assert!(refused.starts_with("a span of 18446744073.709551615s is too long"), "{refused}");
     }
 
     #[test]

@@ -4,7 +4,7 @@
 
 use thiserror::Error;
 
-use crate::time::Time;
+use crate::time::{LongTime, Time};
 
 use super::{
     lookup::Lookup,
@@ -15,8 +15,8 @@ use super::{
 pub enum TimelineError {
     #[error("the trace has zero length")]
     Empty,
-    #[error("a span of {} is too long (at most 50 days)", Time(*ps))]
-    TooLong { ps: i64 },
+    #[error("a span of {} is too long (at most 50 days)", LongTime(*ps))]
+    TooLong { ps: i128 },
     #[error("detours overlap or are out of order at {}", Time(*at_ps))]
     OutOfOrder { at_ps: i64 },
     #[error("a detour at {} has a negative length", Time(*at_ps))]
@@ -73,8 +73,8 @@ impl Timeline {
             if start < last_end {
                 return Err(TimelineError::OutOfOrder { at_ps: start });
             }
-            let end = start.checked_add(length).filter(|&end| end < MAX_SPAN);
-            last_end = end.ok_or(TimelineError::TooLong { ps: start })?;
+            Timeline::check_span(i128::from(start) + i128::from(length))?;
+            last_end = start + length;
             last_start = start;
             if length > 0 {
                 lost += length;
@@ -85,9 +85,7 @@ impl Timeline {
         if span <= 0 {
             return Err(TimelineError::Empty);
         }
-        if span >= MAX_SPAN {
-            return Err(TimelineError::TooLong { ps: span });
-        }
+        Timeline::check_span(i128::from(span))?;
         if lost >= span {
             return Err(TimelineError::NoTimeLeft);
         }
@@ -105,6 +103,11 @@ impl Timeline {
             endless: false,
             origin: Origin::Unknown,
         })
+    }
+
+    /// Whether a timeline of so many picoseconds is possible: they may not even fit in 64 bits.
+    pub fn check_span(ps: i128) -> Result<(), TimelineError> {
+        if ps >= i128::from(MAX_SPAN) { Err(TimelineError::TooLong { ps }) } else { Ok(()) }
     }
 
     /// A detour of this length at the start of every period, forever.
