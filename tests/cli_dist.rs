@@ -56,6 +56,16 @@ fn latencies(key: u64, n: u64, shares: [f64; 3]) -> String {
     (0..n).map(line).collect()
 }
 
+/// In this recording, the switches to a protected daemon were not seen: its time and its beginning are separate records.
+#[test]
+fn an_interruption_of_a_hidden_task_is_one_sample() {
+    let value = json(&[DEMO, "--source", "tokio-rt-worker"]);
+    let samples = &value["files"][0];
+    assert_eq!(samples["n"], 11, "{samples}");
+    assert_eq!(number(&samples["min"]), 32.513, "{samples}");
+    assert_eq!(number(&samples["quantiles"]["p50"]), 238.96, "{samples}");
+}
+
 fn number(value: &Value) -> f64 {
     value.as_f64().unwrap_or_else(|| panic!("{value} is not a number"))
 }

@@ -4,6 +4,7 @@ use trace::{CpuSettings, Lane, LaneTotals, STEAL, Wait};
 
 use crate::Contents;
 use crate::costs::Distribution;
+use crate::interruptions::Interruptions;
 use crate::program::{ThreadTime, WaitSum, Walk};
 use crate::rows::Part;
 use crate::starts::Starts;
@@ -13,8 +14,6 @@ use crate::summary::{CostBasis, CpuRow, Latency, ThreadRow, ThreadWait};
 #[derive(Default)]
 pub(crate) struct SourceOnLane {
     pub(crate) part: Part,
-    /// Cost so far of the latest interruption: further records may continue it.
-    pub(crate) open: Option<u64>,
     /// Start times for the period test.
     pub(crate) starts: Starts,
 }
@@ -32,8 +31,7 @@ pub(crate) struct LaneState {
     pub(crate) beside_ns: u64,
     /// Detours with time outside the kernel, short and long.
     pub(crate) outside: [u64; 2],
-    /// The row of the last record at each nesting depth.
-    pub(crate) last_row: [Option<usize>; 16],
+    pub(crate) interruptions: Interruptions,
     /// First start and last end of any event.
     pub(crate) seen: Option<(u64, u64)>,
 }

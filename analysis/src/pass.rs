@@ -162,39 +162,18 @@ impl Summariser {
             lane.beside_ns = lane.beside_ns.saturating_add(cost);
         }
 
-        // A sum is not an interruption. A record whose time is in one has its length, and no cost.
-        let alone = record.flags.contains(RecordFlags::SUMMED);
-        let length = if alone { record.net_ns } else { cost };
-        if record.is_sum() {
-            if let Some(cell) = self.room.at(&mut lane.cells, index) {
-                cell.part.add(tally, cost);
-            }
-            return;
+        // A sum is not an interruption. The distribution is over whole ones, so each is added when it
+        // is complete.
+        if !record.is_sum()
+            && let Some((done, ns)) = lane.interruptions.add(record, index)
+            && let Some(row) = self.rows.rows.get_mut(done)
+        {
+            row.costs.add(ns);
         }
-
-        // A continuation of an interruption may belong to another source: the tick after another
-        // timer, the second handler on an IRQ line. Then it is a separate sample, but not counted again.
-        let before = lane.last_row.get_mut(usize::from(record.depth)).map(|row| row.replace(index));
-        let same_row = before == Some(Some(index));
-        let Some(cell) = self.room.at(&mut lane.cells, index) else {
-            row.costs.add(length);
-            return;
-        };
+        let Some(cell) = self.room.at(&mut lane.cells, index) else { return };
         cell.part.add(tally, cost);
-        if !tally.hit && !same_row {
-            if let Some(done) = cell.open.replace(length) {
-                row.costs.add(done);
-            }
-        } else if tally.hit {
-            // The distribution is over whole interruptions, so each is added when the next begins.
-            if let Some(done) = cell.open.replace(length) {
-                row.costs.add(done);
-            }
-            if self.threads.is_none() {
-                self.budget.keep(&mut cell.starts, record.start_ns);
-            }
-        } else {
-            cell.open = Some(cell.open.unwrap_or(0).saturating_add(length));
+        if tally.hit && self.threads.is_none() {
+            self.budget.keep(&mut cell.starts, record.start_ns);
         }
     }
 
@@ -263,9 +242,9 @@ impl Summariser {
         let threads = self.threads.iter_mut().flat_map(|threads| threads.lanes.values_mut());
         threads.for_each(Walk::has_come);
         for lane in self.lanes.values_mut() {
-            for (row, cell) in self.rows.rows.iter_mut().zip(&mut lane.cells) {
-                if let Some(done) = cell.open.take() {
-                    row.costs.add(done);
+            for (done, ns) in lane.interruptions.finish() {
+                if let Some(row) = self.rows.rows.get_mut(done) {
+                    row.costs.add(ns);
                 }
             }
         }

@@ -166,6 +166,31 @@ fn a_continued_record_adds_time_to_its_interruption_and_is_not_counted() {
     assert_eq!((row.cost_ns_p50, row.cost_ns_max), (60, 60));
 }
 
+/// The recorder writes its time as a continuation and its beginning as a point, at the same start.
+#[test]
+fn a_task_whose_switch_was_not_seen_is_one_interruption() {
+    let (more, point) = (IN.with(RecordFlags::CONTINUED), IN.with(RecordFlags::POINT));
+    let costs = [100, 300, 200];
+    let hidden = |(i, &ns): (u64, &u64)| {
+        [record(i * 1000, DAEMON_A, ns, ns, more), record(i * 1000, DAEMON_B, 0, 0, point)]
+    };
+    let detour = |(i, &len_ns): (u64, &u64)| Detour {
+        start_ns: i * 1000,
+        len_ns,
+        outside_ns: 0,
+        records: 2,
+        ..Detour::default()
+    };
+    let b = block(
+        (0..).zip(&costs).map(detour).collect(),
+        (0..).zip(&costs).flat_map(hidden).collect(),
+    );
+    let s = summary_of(&one_cpu(Mode::Attributed), Some(&trailer(10_000)), vec![b]);
+    let row = &s.sources[0];
+    assert_eq!((row.count, row.cost_ns_total), (3, 600));
+    assert_eq!((row.cost_ns_p50, row.cost_ns_max), (200, 300));
+}
+
 #[test]
 fn the_baseline_closes_the_account_but_is_no_source() {
     let b = block(

@@ -7,7 +7,7 @@ use std::{
     path::Path,
 };
 
-use analysis::words::label_of;
+use analysis::{Interruptions, words::label_of};
 use anyhow::{Context, Result, bail};
 use distribution::{
     sketch::{Sample, Sketch},
@@ -334,10 +334,8 @@ fn interruptions(
     row_of: &[usize],
     mut each: impl FnMut(usize, u64),
 ) -> Result<()> {
-    /// Nesting is not deeper than this.
-    const DEPTHS: usize = 16;
     for lane in lanes(reader) {
-        let mut last: [Option<(usize, u64)>; DEPTHS] = [None; DEPTHS];
+        let mut whole = Interruptions::default();
         for block in reader.blocks_of(lane) {
             for record in &block?.records {
                 let flags = record.flags;
@@ -348,24 +346,12 @@ fn interruptions(
                 if flags.contains(RecordFlags::BASELINE) || idle || record.is_sum() {
                     continue;
                 }
-                let alone = flags.contains(RecordFlags::SUMMED);
-                let length = if alone { record.net_ns } else { record.cost_ns };
-                let open = &mut last[usize::from(record.depth).min(DEPTHS - 1)];
-                match open {
-                    Some((same, cost))
-                        if *same == row && flags.contains(RecordFlags::CONTINUED) =>
-                    {
-                        *cost = cost.saturating_add(length);
-                    }
-                    _ => {
-                        if let Some((row, cost)) = open.replace((row, length)) {
-                            each(row, cost);
-                        }
-                    }
+                if let Some((row, cost)) = whole.add(record, row) {
+                    each(row, cost);
                 }
             }
         }
-        last.into_iter().flatten().for_each(|(row, cost)| each(row, cost));
+        whole.finish().for_each(|(row, cost)| each(row, cost));
     }
     Ok(())
 }
