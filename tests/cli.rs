@@ -281,6 +281,21 @@ fn fixed_work_never_takes_less_than_the_work_and_fixed_time_never_holds_more() {
 }
 
 #[test]
+fn a_recording_shorter_than_one_quantum_is_refused() {
+    // Of four seconds, part of which noise took.
+    for (format, quantum, what) in [
+        ("ftq", "10s", "too short for a quantum of 10s: it was recorded for 4"),
+        ("fwq", "3999ms", "too short for a quantum of work of 3.999s: it was recorded for 4"),
+    ] {
+        command::refused(&["export", DEMO, "--to", format, "--quantum", quantum], &[what]);
+        let file = scratch(&format!("none.{format}"));
+        let name = file.to_str().expect("text");
+        detour(&["export", DEMO, "--to", format, "--quantum", quantum, "-o", name]).assert().code(1);
+        assert!(!file.exists());
+    }
+}
+
+#[test]
 fn a_truncated_trace_is_reported_up_to_the_cut() {
     let bytes = fs::read(DEMO).expect("the recording");
     let file = scratch("cut.detour");

@@ -1,7 +1,7 @@
 //! A recording as fixed work or fixed time quanta, and the lanes of CPUs; other formats are in
 //! [`formats::export`].
 
-use std::io::Write;
+use std::{io::Write, time::Duration};
 
 use anyhow::{Context, Result, bail};
 use formats::export;
@@ -35,7 +35,8 @@ pub fn lane_of(reader: &AnyReader, cpu: u32) -> Result<LaneId> {
     }
 }
 
-/// Writes the quanta of all lanes, or of one.
+/// Writes the quanta of all lanes, or of one. Lanes that are shorter than one quantum have none, but an
+/// empty file is most likely a wrong unit.
 pub fn quanta(
     reader: &AnyReader,
     quantum: Quantum,
@@ -49,21 +50,42 @@ pub fn quanta(
         Quantum::FixedWork(_) => "took_ns",
         Quantum::FixedTime(_) => "work_ns",
     };
-    writeln!(out, "lane,start_ns,{column}")?;
+    let header = format!("lane,start_ns,{column}");
+    let (mut header, mut longest_ns) = (Some(header), 0);
     for index in 0..reader.lanes().len() as u32 {
         if lane.is_none_or(|wanted| wanted.0 == index) {
-            quanta_of(reader, quantum, LaneId(index), out)?;
+            longest_ns =
+                longest_ns.max(quanta_of(reader, quantum, LaneId(index), &mut header, out)?);
         }
+    }
+    if header.is_some() {
+        let (Quantum::FixedWork(ns) | Quantum::FixedTime(ns)) = quantum;
+        let what = match quantum {
+            Quantum::FixedWork(_) => "quantum of work",
+            Quantum::FixedTime(_) => "quantum",
+        };
+        bail!(
+            "{} is too short for a {what} of {}: it was recorded for {} (use a shorter --quantum)",
+            reader.name(),
+            words(ns),
+            words(longest_ns)
+        );
     }
     Ok(())
 }
 
+fn words(ns: u64) -> String {
+    format!("{:?}", Duration::from_nanos(ns)).replace('µ', "u")
+}
+
+/// Returns how long the lane was recorded, in ns. The first quantum writes the header.
 fn quanta_of(
     reader: &AnyReader,
     quantum: Quantum,
     lane: LaneId,
+    header: &mut Option<String>,
     out: &mut dyn Write,
-) -> Result<()> {
+) -> Result<u64> {
     let mut detours = Vec::new();
     for block in reader.blocks_of(lane) {
         detours.extend(block?.detours.iter().map(|d| (d.start_ns, d.len_ns)));
@@ -82,7 +104,10 @@ fn quanta_of(
     };
     let name = export::lane_cell(reader, lane);
     for (start, value) in quanta {
+        if let Some(header) = header.take() {
+            writeln!(out, "{header}")?;
+        }
         writeln!(out, "{name},{start},{value}")?;
     }
-    Ok(())
+    Ok(to.saturating_sub(from))
 }
