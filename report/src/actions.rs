@@ -149,6 +149,8 @@ pub(crate) fn job_said(job: &Job, runs: Option<u64>) -> String {
 /// `7 % longer than`, or `18.7 times as long as`.
 fn longer(slowdown: f64) -> String {
     match 100.0 * (slowdown - 1.0).max(0.0) {
+        // On a network that takes no time.
+        f64::INFINITY => "longer than".to_owned(),
         pct if pct < 100.0 => format!("{} longer than", percent_said(pct)),
         _ => format!("{slowdown:.1} times as long as"),
     }

@@ -34,7 +34,7 @@ pub(super) fn with_short_names(projection: &Projection) -> Projection {
 pub(super) fn job(projection: &Projection) -> Option<String> {
     let curve = projection.job.as_ref()?;
     let (first, last) = (curve.points.first()?, curve.points.last()?);
-    let longer = |p: &Point| (p.slowdown_median - 1.0).max(0.0);
+    let longer = |p: &Point| (p.median_us / p.noiseless_us.max(1e-9) - 1.0).max(0.0);
     let bound =
         |p: &Point, end: usize| (p.median_ci95_us[end] / p.noiseless_us.max(1e-9) - 1.0).max(0.0);
     let variants = curve.without.iter().flat_map(|without| &without.points);
@@ -117,13 +117,14 @@ pub(super) fn without(projection: &Projection) -> Option<String> {
     let all = projection.without.iter().flat_map(|w| &w.points).chain(&projection.points);
     let slowdowns =
         all.flat_map(|p| [p.slowdown_median, p.median_high_us / p.noiseless_us.max(1e-9)]);
-    let y = Scale::decades(slowdowns.map(|s| s.max(1.0)), Unit::Times)?;
+    let y = Scale::decades(slowdowns.filter(|s| s.is_finite()).map(|s| s.max(1.0)), Unit::Times)?;
     let x = Scale::log(first.ranks as f64, last.ranks as f64, Unit::Ranks);
     let mut plot =
         Plot::new("without", "Slowdown with and without the largest sources", (WIDE, 360.0), x, y)
             .margins(Margins { right: 204.0, ..Margins::default() })
             .titles("ranks", "median slowdown");
     let line = |points: &mut dyn Iterator<Item = &Point>| -> Vec<(f64, f64)> {
+        let points = points.filter(|p| p.slowdown_median.is_finite());
         points.map(|p| (p.ranks as f64, p.slowdown_median.max(1.0))).collect()
     };
     let mut ends: Vec<(f64, String, String)> = Vec::new();

@@ -32,7 +32,7 @@ use crate::{
         open::{self, AnyReader},
         recorded::{Recorded, no_source},
     },
-    run::work::Work,
+    run::{point::slowdown, work::Work},
 };
 
 /// Usual number of runs per recording.
@@ -135,7 +135,7 @@ impl Simulated {
         Projected {
             median_us: us(value),
             median_ci95_us: [us(low.min(drawn.0)), us(high.max(drawn.1))],
-            slowdown_median: if noiseless > 0.0 { value / noiseless } else { 1.0 },
+            slowdown_median: slowdown(value, noiseless),
         }
     }
 

@@ -36,7 +36,7 @@ use crate::{
         open::{self, AnyReader, Opened},
         recorded::{Groups, Recorded, Source, lane_words, no_source},
     },
-    run::work::Work,
+    run::{point::slowdown, work::Work},
 };
 
 /// What to ask.
@@ -463,7 +463,7 @@ pub fn ask(
             median_us: us(median.value),
             median_ci95_us: [us(median.low), us(median.high)],
             noiseless_us,
-            slowdown_median: if noiseless_us > 0.0 { us(median.value) / noiseless_us } else { 1.0 },
+            slowdown_median: slowdown(us(median.value), noiseless_us),
             detours,
             detour_ns_total: detour_ns,
         },

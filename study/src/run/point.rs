@@ -6,7 +6,7 @@ use std::{
 };
 
 use anyhow::{Context, Result};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use simulate::stats::{Estimate, NoRuns, Sample};
 use trace::NewFile;
 
@@ -97,6 +97,21 @@ impl Runs {
     }
 }
 
+/// A time as a multiple of the noiseless one, which is 0 on a network that takes no time: infinite, unless both are 0.
+pub fn slowdown(time: f64, noiseless: f64) -> f64 {
+    match () {
+        () if noiseless > 0.0 => time / noiseless,
+        () if time > 0.0 => f64::INFINITY,
+        // A single rank waits for nothing and takes no time.
+        () => 1.0,
+    }
+}
+
+/// JSON has no infinity: it is written as null.
+fn or_infinite<'de, D: Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
+    Ok(Option::deserialize(from)?.unwrap_or(f64::INFINITY))
+}
+
 /// Of 5 runs, 1 - 2/2^5 = 94 % of all ranges have the true median inside.
 pub const FEWEST_FOR_INTERVAL: u64 = 6;
 
@@ -137,8 +152,10 @@ pub struct Point {
     /// Their times; of more than 100, evenly many from the shortest to the longest.
     #[serde(default)]
     pub outliers_us: Vec<f64>,
-    /// Median and maximum as multiples of the noiseless time.
+    /// Median and maximum as multiples of the noiseless time; null if only that is 0.
+    #[serde(deserialize_with = "or_infinite")]
     pub slowdown_median: f64,
+    #[serde(deserialize_with = "or_infinite")]
     pub slowdown_max: f64,
     /// Of a skeleton without noise: share of communication in the time of a rank, and that of collectives.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -165,8 +182,6 @@ impl Point {
         let (q75_us, q75_ci95_us) = estimate(0.75);
         let (p99_us, p99_ci95_us) = estimate(0.99);
         let (noiseless_us, max_us) = (us(runs.noiseless_ps), us(sample.max()));
-        // A single rank waits for nothing and takes no time.
-        let ratio = |time: f64| if noiseless_us > 0.0 { time / noiseless_us } else { 1.0 };
         let count = runs.times_ps.len() as u64;
         Ok(Point {
             ranks: runs.ranks,
@@ -190,8 +205,8 @@ impl Point {
             whiskers_us: [us(plot.whisker_low), us(plot.whisker_high)],
             outliers: plot.outliers,
             outliers_us: sample.outliers(MOST_OUTLIERS).into_iter().map(us).collect(),
-            slowdown_median: ratio(median_us),
-            slowdown_max: ratio(max_us),
+            slowdown_median: slowdown(median_us, noiseless_us),
+            slowdown_max: slowdown(max_us, noiseless_us),
             messages_per_s: runs.messages.saturating_mul(count) as f64 / runs.took_s.max(1e-9),
             communication_pct: None,
             collectives_pct: None,
@@ -313,6 +328,27 @@ mod tests {
     fn a_point_comes_back_to_the_last_bit() {
         let text = serde_json::to_string(&point()).unwrap();
         assert_eq!(serde_json::from_str::<Point>(&text).unwrap(), point());
+    }
+
+    #[test]
+    fn a_time_over_a_noiseless_time_of_zero_is_infinite_and_comes_back() {
+        let of = |times_ps: Vec<i64>| {
+            let series = point().series;
+            let runs =
+                Runs { series, ranks: 2, messages: 2, noiseless_ps: 0, times_ps, took_s: 0.1 };
+            Point::of(&runs).unwrap()
+        };
+        let noisy = of([vec![0; 6], vec![340_700_000]].concat());
+        assert_eq!((noisy.slowdown_median, noisy.slowdown_max), (1.0, f64::INFINITY));
+        let value = serde_json::to_value(&noisy).unwrap();
+        assert_eq!(value["slowdown_max"], serde_json::Value::Null);
+        assert_eq!(serde_json::from_value::<Point>(value.clone()).unwrap(), noisy);
+        let mut without = value;
+        without.as_object_mut().unwrap().remove("slowdown_max");
+        assert!(serde_json::from_value::<Point>(without).is_err());
+        assert!(csv(&[noisy]).contains(",1,inf,"));
+        let silent = of(vec![0; 7]);
+        assert_eq!((silent.slowdown_median, silent.slowdown_max), (1.0, 1.0));
     }
 
     #[test]
