@@ -281,7 +281,7 @@ fn what_cannot_be_done_is_refused_with_a_reason() {
         (&["cycle", "--work", "1000000s"], 1, "simulate a shorter run"),
         // Noise.
         (&["collective", "--noise", empty], 1, "empty"),
-        (&["exchange", "--noise", far], 1, "too long"),
+        (&["exchange", "--noise", far], 1, "a span of 2000000000s is too long"),
         (&["collective", "--noise", short, "--ranks", "2"], 1, "--repeat-trace"),
         (&["exchange", "--noise", short], 1, "--repeat-trace"),
         (&["exchange", "--noise", DEMO, "--per-walk", "100000"], 1, "--repeat-trace"),
@@ -451,6 +451,43 @@ fn a_sweep_says_where_noise_takes_over() {
     assert!(text.contains("at 65536 (the smallest simulated) and above"), "{text}");
     let text = said("2,1024,65536");
     assert!(text.contains("noise takes over between 2 and 1024 ranks: at 1024"), "{text}");
+}
+
+#[test]
+fn without_noise_it_is_the_network_whose_variation_takes_over() {
+    let latencies: String = (0..100).map(|i| format!("{}\n", 2 + i % 50)).collect();
+    let latencies = scratch("takes-over.txt", &latencies);
+    let arguments = ["collective", "--ranks", "2,64", "--runs", "20", "--latency", &latencies];
+    let text = stdout(&arguments);
+    assert!(text.contains("variation of the network takes over at or below 2 ranks"), "{text}");
+    assert!(!text.contains("noise takes over"), "{text}");
+    let page = absent("takes-over.html");
+    stdout(&[&arguments[..], &["--html", &page]].concat());
+    let page = fs::read_to_string(&page).expect("a page");
+    assert!(page.contains("Variation of the network takes over"));
+    assert!(!page.contains("oise takes over"));
+}
+
+#[test]
+fn a_slowdown_of_a_noiseless_time_of_zero_is_not_one() {
+    let (resume, table) = (absent("zero.resume"), absent("zero.csv"));
+    let noise = ["--net", "L=0,o=0,g=0,G=0,O=0", "--noise", "periodic:1000Hz,200us"];
+    let of = ["collective", "--op", "barrier", "--ranks", "1,2", "--runs", "40"];
+    let files = ["--resume", &resume, "--csv", &table];
+    let arguments = [&of[..], &noise, &files].concat();
+    let value = json(&arguments);
+    let [alone, both] = points(&value) else { panic!("two points: {value}") };
+    assert_eq!((&alone["max_us"], &alone["slowdown_max"]), (&0.0.into(), &1.0.into()), "{alone}");
+    assert!(both["max_us"].as_f64() > Some(0.0) && both["noiseless_us"] == 0.0, "{both}");
+    assert_eq!(both["slowdown_max"], Value::Null, "{both}");
+    let csv = fs::read_to_string(&table).expect("a table");
+    assert!(csv.lines().nth(2).expect("a row").contains(",inf,"), "{csv}");
+    // A point that was saved is not simulated again, and is the same.
+    let saved = fs::read_to_string(&resume).expect("points");
+    let again = json(&arguments);
+    assert_eq!(points(&again), points(&value));
+    let resumed = fs::read_to_string(&resume).expect("points");
+    assert_eq!(resumed.trim_end(), saved.trim_end());
 }
 
 /// Every simulation as a page and as a file of figures: one figure of each kind, no markup of its own, and

@@ -34,7 +34,7 @@ pub fn app(sweep: &Sweep, options: Options) -> String {
     let table = SweepRows::new(&series, options);
     let rows: String = sweep.points.iter().map(|point| table.row(point) + "\n").collect();
     let found = match sweep.is_noisy() {
-        true => findings(&sweep.knees, &sweep.points, options),
+        true => findings(&sweep.about.noise, &sweep.knees, &sweep.points, options),
         false => String::new(),
     };
     let mut text = format!("{}\n\n{}\n{rows}{found}", heading(sweep, options), table.header());

@@ -3,7 +3,7 @@
 use simulate::stats::{KNEE_RATIO, Knee};
 use study::{
     jobs::collective::{SeriesKnee, Sweep},
-    run::point::{FEWEST_FOR_INTERVAL, Point},
+    run::point::{FEWEST_FOR_INTERVAL, Point, Series},
 };
 
 use crate::{
@@ -22,8 +22,17 @@ pub(crate) fn knee_place(knee: &Knee, ranks: impl Fn(u64) -> String) -> String {
     }
 }
 
+/// What takes over in the sentences about these series, by `noise` of their sweep: without any, only the latencies of
+/// messages vary.
+pub(crate) fn varies(noise: &str, series: &Series) -> &'static str {
+    match series.noise.as_deref().unwrap_or(noise) {
+        "none" => "variation of the network",
+        _ => "noise",
+    }
+}
+
 /// The same as a sentence with its evidence, uncapitalised.
-pub(crate) fn knee_sentence(knee: &Knee, ranks: impl Fn(u64) -> String) -> String {
+fn knee_sentence(knee: &Knee, what: &str, ranks: impl Fn(u64) -> String) -> String {
     let at = ranks(knee.ranks);
     let from = match (knee.above, knee.smallest) {
         (None, true) => format!("at {at} (the smallest simulated) and above,"),
@@ -34,20 +43,21 @@ pub(crate) fn knee_sentence(knee: &Knee, ranks: impl Fn(u64) -> String) -> Strin
         _ => "",
     };
     format!(
-        "noise takes over {}: {from} the median is more than 10 % above the noiseless time{unknown}.",
+        "{what} takes over {}: {from} the median is more than 10 % above the noiseless time{unknown}.",
         knee_place(knee, ranks)
     )
 }
 
-/// Where noise takes over in these points of one series, as a sentence, uncapitalised.
+/// Where [`varies`] takes over in these points of one series, as a sentence, uncapitalised.
 pub(crate) fn knee_or_none<'a>(
     knee: Option<&Knee>,
+    what: &str,
     points: impl IntoIterator<Item = &'a Point>,
     ranks: impl Fn(u64) -> String,
 ) -> String {
     match knee {
-        Some(knee) => knee_sentence(knee, ranks),
-        None => no_knee(points, ranks),
+        Some(knee) => knee_sentence(knee, what, ranks),
+        None => no_knee(points, what, ranks),
     }
 }
 
@@ -55,12 +65,13 @@ pub(crate) fn knee_or_none<'a>(
 /// the noiseless line.
 fn no_knee<'a>(
     points: impl IntoIterator<Item = &'a Point>,
+    what: &str,
     ranks: impl Fn(u64) -> String,
 ) -> String {
     let mut points: Vec<&Point> = points.into_iter().collect();
     points.sort_by_key(|point| point.ranks);
     if points.iter().any(|point| !point.has_interval()) {
-        return few_runs();
+        return few_runs(what);
     }
     let limit = |point: &Point| KNEE_RATIO * point.noiseless_us;
     let within = |point: &&&Point| point.median_high_us <= limit(point);
@@ -79,16 +90,16 @@ fn no_knee<'a>(
             "the median is within 10 % of the noiseless time at {largest} ranks; too few runs to tell at {at}."
         ),
         (None, _) => format!(
-            "too few runs to tell where noise takes over: at {at} ranks, the 95 % interval of the median includes \
+            "too few runs to tell where {what} takes over: at {at} ranks, the 95 % interval of the median includes \
              10 % above the noiseless time."
         ),
     }
 }
 
-fn few_runs() -> String {
+fn few_runs(what: &str) -> String {
     format!(
-        "fewer than {FEWEST_FOR_INTERVAL} runs have no 95 % confidence interval, and cannot tell where noise takes \
-         over: specify more with --runs."
+        "fewer than {FEWEST_FOR_INTERVAL} runs have no 95 % confidence interval, and cannot tell where {what} \
+         takes over: specify more with --runs."
     )
 }
 
@@ -167,7 +178,7 @@ pub fn slowdown(sweep: &Sweep, options: Options) -> String {
 #[must_use]
 pub fn slowdown_findings(sweep: &Sweep, options: Options) -> String {
     let text = match sweep.is_noisy() {
-        true => findings(&sweep.knees, &sweep.points, options),
+        true => findings(&sweep.about.noise, &sweep.knees, &sweep.points, options),
         false => String::new(),
     };
     match blame_sweep(sweep, options) {
@@ -177,15 +188,23 @@ pub fn slowdown_findings(sweep: &Sweep, options: Options) -> String {
 }
 
 /// The knee of each series, as a paragraph each, or as one if they say the same.
-pub(crate) fn findings(knees: &[SeriesKnee], points: &[Point], options: Options) -> String {
+pub(crate) fn findings(
+    noise: &str,
+    knees: &[SeriesKnee],
+    points: &[Point],
+    options: Options,
+) -> String {
     let said = |SeriesKnee { series, knee }: &SeriesKnee| {
         let own = points.iter().filter(|point| point.series == *series);
-        knee_or_none(knee.knee.as_ref(), own, |n| n.to_string())
+        knee_or_none(knee.knee.as_ref(), varies(noise, series), own, |n| n.to_string())
     };
     let all: Vec<String> = knees.iter().map(said).collect();
     let alike = all.windows(2).all(|pair| pair[0] == pair[1]);
+    let few = knees.first().map(|knee| few_runs(varies(noise, &knee.series)));
     let paragraphs: Vec<String> = match &all[..] {
-        [first, others @ ..] if others.is_empty() || *first == few_runs() => vec![first.clone()],
+        [first, others @ ..] if others.is_empty() || Some(first) == few.as_ref() => {
+            vec![first.clone()]
+        }
         [first, ..] if alike => vec![format!("all series: {first}")],
         _ => {
             let of = knees.iter().zip(&all);
@@ -215,7 +234,27 @@ mod tests {
 
     fn said(points: &[Point]) -> String {
         let knee = stats::knee(&points.iter().map(Point::for_knee).collect::<Vec<_>>());
-        knee_or_none(knee.as_ref(), points, |ranks| ranks.to_string())
+        knee_or_none(knee.as_ref(), "noise", points, |ranks| ranks.to_string())
+    }
+
+    #[test]
+    fn without_noise_the_variation_of_the_network_takes_over() {
+        let points = [point(2, &[101, 109]), point(4, &[120, 130])];
+        let knee = stats::knee(&points.iter().map(Point::for_knee).collect::<Vec<_>>());
+        let knee = study::jobs::collective::KneeKeys { knee, ..Default::default() };
+        let said = |noise: &str, of_series: Option<&str>| {
+            let series = Series { noise: of_series.map(str::to_owned), ..points[0].series.clone() };
+            let points = points.clone().map(|point| Point { series: series.clone(), ..point });
+            findings(noise, &[SeriesKnee { series, knee }], &points, Options::default())
+        };
+        let network = "\nvariation of the network takes over between 2 and 4 ranks";
+        assert!(said("none", None).starts_with(network), "{}", said("none", None));
+        assert!(said("none|periodic:1kHz,10us", Some("none")).starts_with(network));
+        for (noise, of_series) in
+            [("periodic:1kHz,10us", None), ("none|periodic:1kHz,10us", Some("periodic:1kHz,10us"))]
+        {
+            assert!(said(noise, of_series).starts_with("\nnoise takes over between 2 and 4 ranks"));
+        }
     }
 
     #[test]
@@ -231,7 +270,7 @@ mod tests {
         assert!(text.contains("at 8 ranks; too few runs to tell at 4."), "{text}");
         let text = said(&[point(2, &far), point(4, &either)]);
         assert!(
-            text.starts_with("too few runs to tell where noise takes over: at 4 ranks"),
+            text.starts_with("too few runs to tell where {what} takes over: at 4 ranks"),
             "{text}"
         );
         assert!(said(&[point(2, &near), point(4, &far)]).starts_with("noise takes over between 2"));

@@ -361,7 +361,7 @@ fn started(unix_s: f64) -> String {
 }
 
 pub(super) fn projected(projection: &Projection) -> Projected {
-    let knee = capital(&knee_or_none(projection.knee.as_ref(), &projection.points, ranks));
+    let knee = capital(&knee_or_none(projection.knee.as_ref(), "noise", &projection.points, ranks));
     let row = |p: &Point| {
         vec![
             ranks(p.ranks),

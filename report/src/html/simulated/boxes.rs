@@ -16,7 +16,7 @@ use super::{
     COLOURS, Figure, HEIGHT, IDS, Pictures, key, noise, with_legend,
 };
 use crate::{
-    slowdown::knee_or_none,
+    slowdown::{knee_or_none, varies},
     words::{capital, cut},
 };
 
@@ -56,7 +56,8 @@ fn pictures(sweep: &Sweep, title: &'static str, headline: String) -> Pictures {
     let several = series.len() > 1;
     let knees = sweep.knees.iter().filter(|_| sweep.is_noisy()).map(|knee| {
         let own = sweep.points.iter().filter(|point| point.series == knee.series);
-        let said = knee_or_none(knee.knee.knee.as_ref(), own, ranks);
+        let what = varies(&sweep.about.noise, &knee.series);
+        let said = knee_or_none(knee.knee.knee.as_ref(), what, own, ranks);
         match several {
             true => format!("{}: {said}", knee.series.label()),
             false => capital(&said),
