@@ -1106,14 +1106,19 @@ impl Called<'_> {
                 (Operation::Rooted { towards: false, root, bytes: received, sizes }, true)
             }
             "alltoallv" | "alltoallw" => {
-                let known = self.sent.is_some() && self.got.is_some();
+                // Of a call in place only the receive counts are in the trace, which are also the send counts.
+                let (sent, got) = match (self.sent, self.got) {
+                    (None, Some(sizes)) | (Some(sizes), None) => (Some(sizes.clone()), Some(sizes)),
+                    both => both,
+                };
+                let known = sent.is_some();
                 let even = |sizes: Option<Vec<u64>>, bytes: u64| {
                     let even = || vec![bytes / u64::from(size.max(1)); size as usize];
                     let sizes = sizes.unwrap_or_else(even);
                     let list = (0..).zip(sizes).filter(|(_, bytes)| *bytes > 0);
                     list.collect::<Vec<(u32, u64)>>()
                 };
-                let (to, from) = (even(self.sent, bytes), even(self.got, received));
+                let (to, from) = (even(sent, bytes), even(got, received));
                 (Operation::Messages { to, from, reach: Reach::All }, known)
             }
             // Making communicators, windows and files.

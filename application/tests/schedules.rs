@@ -4,8 +4,8 @@
 mod support;
 
 use application::{
-    Application, Hypothesis, NoNoise, Only, Options, Place, Plan, ReadError, Rules, Step, Taken,
-    read,
+    Application, Hypothesis, NoNoise, Only, Operation, Options, Place, Plan, ReadError, Rules,
+    Step, Taken, read,
 };
 use mpi_abi::{Actual, Call, Entry, Outcome, RequestItem, Signature, shape};
 use proptest::prelude::*;
@@ -681,6 +681,32 @@ fn blocks_of_different_sizes_go_round_the_ring_as_large_as_they_are() {
         // Two copies: seven hops.
         let found = ends(&schedule(&program, 2), &bytes_cost());
         assert_eq!(found.iter().max(), Some(&(1_000_000 + 7 * hop)), "{call:?}: {found:?}");
+    }
+}
+
+/// The receive counts of a call in place, which are all that its trace has, are also its send counts.
+#[test]
+fn an_alltoallv_in_place_sends_as_much_as_it_receives() {
+    let size =
+        |rank: u32, other: u32| u64::from((1 + rank.min(other)) * (rank.max(other) + 1)) * 100;
+    for call in [Call::Alltoallv, Call::Alltoallw] {
+        let made = program(4, |rank, made| {
+            let sizes: Vec<u64> = (0..4).map(|other| size(rank, other)).collect();
+            let mut signature = on_comm(call, 0);
+            signature.shape |= shape::RECEIVED;
+            made.call(1_000, 1_000 + CALL, Entry { signature, got: &sizes, ..BLANK });
+            1_000 + CALL
+        });
+        let application = application(&made, Options::default()).unwrap();
+        assert_eq!(application.assumed.unknown_sizes, 0);
+        for (rank, tape) in (0..).zip(&application.tapes) {
+            let all: Vec<(u32, u64)> = (0..4).map(|other| (other, size(rank, other))).collect();
+            let Operation::Messages { to, from, .. } = &tape.calls[0].operation else {
+                panic!("{:?}", tape.calls[0])
+            };
+            assert_eq!((to, from), (&all, &all), "{call:?}, rank {rank}");
+        }
+        ends(&schedule(&application, 1), &net());
     }
 }
 
