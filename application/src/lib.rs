@@ -11,6 +11,7 @@
 
 #![forbid(unsafe_code)]
 
+mod abandoned;
 mod algorithms;
 mod collective;
 mod communicators;

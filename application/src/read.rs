@@ -13,6 +13,7 @@ use program::{
 use simulate::{collectives::Op, event::Test};
 
 use crate::{
+    abandoned::{self, Unseen},
     communicators::{Communicators, Shared, is_null},
     error::ReadError,
     polling::{Ended, Next, Polling, Spell, is_done},
@@ -112,6 +113,7 @@ fn read_once(
     let mut application = Application::default();
     // Durations do not need a common clock, and what the kernel took is on the host's.
     let raw = Clocks::default();
+    let mut unseen = Vec::new();
     for (slot, about) in program.ranks.iter().enumerate() {
         let number = about.rank;
         if !about.finalized {
@@ -136,13 +138,15 @@ fn read_once(
         if application.tapes.is_empty() {
             application.grids = reader.communicators.grids(program.size);
         }
-        let (mut tape, assumed) = reader.finish(about.end_ns() as i64)?;
+        let (mut tape, assumed, own) = reader.finish(about.end_ns() as i64)?;
+        unseen.push(own);
         let clock = clocks.host(about.host);
         tape.begin_ns = clock.common(tape.begin_ns);
         tape.end_ns = clock.common(tape.end_ns);
         application.assumed.add(&assumed);
         application.tapes.push(tape);
     }
+    abandoned::settle(&mut application, &shared, &unseen, options);
     application.groups = std::mem::take(&mut shared.groups);
     application.regions = std::mem::take(&mut shared.regions);
     application.tags = shared.channels.iter().map(|((_, tag), channel)| (*channel, *tag)).collect();
@@ -180,6 +184,8 @@ struct Reader<'a> {
     /// Calls made since then are in the trace.
     off_known: bool,
     ended: bool,
+    /// Receives whose end the rank does not see.
+    unseen: Vec<Unseen>,
     /// The call under way may choose, and its requests so far are the last candidates of the tape.
     choosing: Option<Choosing>,
     error: Option<ReadError>,
@@ -196,7 +202,8 @@ struct Choosing {
 }
 
 /// A step that does nothing.
-const NOTHING: Step = Step::Compute { ps: 0, taken_ps: 0, after: MpiCall::Init.number() };
+pub(crate) const NOTHING: Step =
+    Step::Compute { ps: 0, taken_ps: 0, after: MpiCall::Init.number() };
 
 /// A blocking probe, which waits for a message. The receive that follows it takes its place.
 #[derive(Clone, Copy)]
@@ -237,6 +244,7 @@ impl<'a> Reader<'a> {
             off_since: None,
             off_known: false,
             ended: false,
+            unseen: Vec::new(),
             choosing: None,
             error: None,
         }
@@ -338,7 +346,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn finish(mut self, end_ns: i64) -> Result<(Tape, Assumed), ReadError> {
+    fn finish(mut self, end_ns: i64) -> Result<(Tape, Assumed, Vec<Unseen>), ReadError> {
         if let Some(error) = self.error {
             return Err(error);
         }
@@ -358,14 +366,23 @@ impl<'a> Reader<'a> {
                 self.tape.steps[place as usize] = self.compute_step(spell, after);
             }
         }
-        // A receive that nothing was ever received by has no message to wait for.
-        let unreceived = self.requests.open.values().filter_map(|request| request.started);
-        for started in unreceived.collect::<Vec<_>>() {
-            self.erase(started.receive.step);
+        let left = self.requests.open.values().filter_map(|request| request.started);
+        for started in left.collect::<Vec<_>>() {
+            self.not_waited_for(started);
         }
+        self.unseen.sort_unstable_by_key(|unseen| unseen.step);
         self.tape.took.sort_unstable();
         self.tape.requests = self.requests.most;
-        Ok((self.tape, self.assumed))
+        Ok((self.tape, self.assumed, self.unseen))
+    }
+
+    /// Nobody waits for what was started, and nobody sees whether a message came.
+    fn not_waited_for(&mut self, started: Started) {
+        if started.receive.step != NONE
+            && let Some(communicator) = self.communicators.of(started.communicator)
+        {
+            self.unseen.push(Unseen { step: started.receive.step, key: communicator.key });
+        }
     }
 
     fn erase(&mut self, step: u32) {
@@ -917,9 +934,8 @@ impl<'a> Reader<'a> {
                             self.requests.release(part.slot);
                         }
                     }
-                    // Nobody waits for it. A receive may take its message; a rank without one goes on.
                     _ => {
-                        self.erase(started.receive.step);
+                        self.not_waited_for(started);
                         self.requests.release(started.receive.slot);
                         self.requests.release(started.first.slot);
                     }

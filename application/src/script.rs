@@ -156,9 +156,14 @@ fn own(sizes: &[u64], rank: u32) -> u64 {
 
 /// The buffers of a rank: one that everything is sent from, one that blocking calls receive into, and one for each
 /// request.
+#[derive(Default)]
 struct Needs {
     received: u64,
     by_request: Vec<u64>,
+    /// What receives into that nobody waits for.
+    unseen: u64,
+    /// These receives: their places in the steps, from the last to the first.
+    not_waited_for: Vec<usize>,
     /// Bytes of all.
     total: u64,
     /// Longest message that a wildcard could take.
@@ -175,11 +180,14 @@ impl Needs {
             application.tapes.iter().flat_map(|tape| &tape.steps).filter_map(to_rank).max();
         let longest = longest.unwrap_or(0);
         let Some(tape) = application.tapes.get(rank as usize) else {
-            return Ok(Needs { received: 0, by_request: Vec::new(), total: 0, longest });
+            return Ok(Needs { longest, ..Needs::default() });
         };
-        let (mut sent, mut received) = (0u64, 0u64);
+        let not_waited_for = not_waited_for(tape);
+        let mut next = not_waited_for.iter().rev().copied().peekable();
+        let (mut sent, mut received, mut unseen) = (0u64, 0u64, 0u64);
         let mut requests = vec![0u64; tape.requests as usize];
-        for step in &tape.steps {
+        for (at, step) in tape.steps.iter().enumerate() {
+            let is_unseen = next.next_if_eq(&at).is_some();
             let (out, into, request) = match *step {
                 Step::Send { bytes, .. } => (bytes, 0, NONE),
                 Step::Receive { bytes, request, .. } => (0, room(step, bytes, longest), request),
@@ -194,7 +202,11 @@ impl Needs {
                 return Err(ReplayError::TooLarge { rank, bytes });
             }
             sent = sent.max(out);
-            let place = requests.get_mut(request as usize).unwrap_or(&mut received);
+            let place = match requests.get_mut(request as usize) {
+                _ if is_unseen => &mut unseen,
+                Some(own) => own,
+                None => &mut received,
+            };
             *place = (*place).max(into);
         }
         let mut total = sent.next_multiple_of(ALIGNED);
@@ -204,16 +216,50 @@ impl Needs {
             place
         };
         let received = begin(received);
+        let unseen = begin(unseen);
         let by_request = requests.into_iter().map(begin).collect();
         if total > MOST_BYTES {
             return Err(ReplayError::NoMemory { rank, bytes: total });
         }
-        Ok(Needs { received, by_request, total, longest })
+        Ok(Needs { received, by_request, unseen, not_waited_for, total, longest })
     }
 
     fn place(&self, request: u32) -> u64 {
         self.by_request.get(request as usize).copied().unwrap_or(self.received)
     }
+}
+
+/// The receives that nobody waits for, which may take their messages at any time later: from the last to the first.
+fn not_waited_for(tape: &Tape) -> Vec<usize> {
+    let mut waits = vec![false; tape.requests as usize];
+    let mut found = Vec::new();
+    for (at, step) in tape.steps.iter().enumerate().rev() {
+        match *step {
+            Step::Wait { request } => {
+                if let Some(waits) = waits.get_mut(request as usize) {
+                    *waits = true;
+                }
+            }
+            Step::Choose { first, count, .. } => {
+                let done = tape.candidates(first, count).iter().filter(|one| one.done);
+                for part in done.flat_map(|one| one.parts) {
+                    if let Some(waits) = waits.get_mut(part as usize) {
+                        *waits = true;
+                    }
+                }
+            }
+            Step::Send { request, .. }
+            | Step::Receive { request, .. }
+            | Step::Collective { request, .. } => {
+                let Some(waits) = waits.get_mut(request as usize) else { continue };
+                if !std::mem::take(waits) && matches!(step, Step::Receive { .. }) {
+                    found.push(at);
+                }
+            }
+            _ => {}
+        }
+    }
+    found
 }
 
 /// Bytes that a receive must have room for: a wildcard may take another message than in the trace.
@@ -274,7 +320,15 @@ impl Writer<'_> {
                             at += EXCHANGE - 1;
                         }
                         None => {
-                            let message = self.message(step);
+                            let message = match self.needs.not_waited_for.last() {
+                                Some(unseen) if *unseen == at - 1 => {
+                                    self.needs.not_waited_for.pop();
+                                    let (act, place) = (Act::Abandoned, self.needs.unseen);
+                                    let request = NO_REQUEST;
+                                    Instruction { act, place, request, ..self.message(step) }
+                                }
+                                _ => self.message(step),
+                            };
                             self.push(message);
                         }
                     }

@@ -159,6 +159,48 @@ fn receives_of_truncated_messages_and_those_that_a_failed_wait_has_completed_are
     assert_eq!(ends(&schedule(&failed, 1), &net()), ends(&schedule(&fine, 1), &net()));
 }
 
+/// Receives whose requests are freed (or left open) still take their messages, and later ones those that follow.
+/// Without a message they never end, and nobody waits for them.
+#[test]
+fn a_freed_receive_takes_its_message() {
+    let any = mpi_abi::rank::ANY;
+    for (from, free) in [(0, true), (any, true), (0, false)] {
+        let program = program(2, |rank, made| match rank {
+            0 => {
+                made.send(0, 0, 1, 100);
+                made.send(200_000, 200_000, 1, 1_000);
+                200_000
+            }
+            _ => {
+                let first = made.begin(Call::Irecv, 0, 0, from, 0, 1_000);
+                let second = made.begin(Call::Irecv, 0, 0, from, 0, 1_000);
+                let third = made.begin(Call::Irecv, 0, 0, from, 0, 1_000);
+                if free {
+                    let freed =
+                        |id| RequestItem { id, outcome: Outcome::Freed, actual: Actual::AS_POSTED };
+                    let signature =
+                        Signature { shape: shape::REQUESTS, ..Signature::of(Call::Request_free) };
+                    for id in [first, third] {
+                        let requests = &[freed(id)];
+                        made.call(0, 0, Entry { signature, requests, ..BLANK });
+                    }
+                }
+                let actual = Actual { source: Some(0), tag: None, bytes: None };
+                let item = RequestItem { actual, ..completed(second) };
+                made.complete(0, 200_000, &[item]);
+                250_000
+            }
+        });
+        let application = application(&program, Options::default()).unwrap();
+        let receives = application.tapes[1].steps.iter();
+        let receives = receives.filter(|step| matches!(step, Step::Receive { .. })).count();
+        assert_eq!(receives, 2, "the last one has no message");
+        let found = ends(&schedule(&application, 1), &net());
+        // Sent at 200 us, after the overhead of the first: there 1.2 us later, and 50 us of work follow.
+        assert_eq!(found[1], 251_300_000, "from {from}, freed: {free}");
+    }
+}
+
 #[test]
 fn a_request_begins_where_it_was_begun_and_ends_where_it_was_waited_for() {
     // Rank 0 sends after 10 us; rank 1 computes 30 us while the message is under way.

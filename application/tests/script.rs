@@ -99,6 +99,22 @@ fn waits_side_by_side_are_one_wait_for_all() {
     assert!(places[0] != places[1] && head.buffers >= 20, "{places:?} {head:?}");
 }
 
+/// One that nobody waits for has a buffer of its own: it takes its message at any time.
+#[test]
+fn a_receive_that_nobody_waits_for_is_freed_at_once() {
+    let steps = vec![
+        receive(1, 0, 500, 0, MpiCall::Irecv),
+        receive(1, 0, 10, 0, MpiCall::Irecv),
+        Step::Wait { request: 0 },
+    ];
+    let application = program(vec![tape(1, steps), tape(0, vec![])]);
+    let (head, instructions, _) = script(&application, 0);
+    let [freed, received, wait] = instructions[..] else { panic!("{instructions:?}") };
+    assert_eq!([freed.act, received.act, wait.act], [Act::Abandoned, Act::Irecv, Act::Wait]);
+    assert!(freed.place + 500 <= head.buffers && received.place + 10 <= head.buffers);
+    assert!(freed.place + 500 <= received.place || received.place + 10 <= freed.place);
+}
+
 #[test]
 fn the_requests_that_were_complete_in_the_trace_come_first() {
     let candidate = |slot, done| Candidate { parts: [NONE, slot], done };

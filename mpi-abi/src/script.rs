@@ -44,6 +44,8 @@ acts! {
     Irecv,
     /// Sends and does not look back: the request is freed at once.
     Detached,
+    /// Receives and does not look back.
+    Abandoned,
     /// Its receive is the next instruction.
     Sendrecv,
     Wait,

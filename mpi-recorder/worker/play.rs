@@ -329,6 +329,12 @@ impl Player<'_> {
                     calls.Isend(out, count, byte, to, label, handle, &raw mut request as usize);
                     calls.Request_free(&raw mut request as usize);
                 }
+                Act::Abandoned => {
+                    let mut request = 0usize;
+                    let request = &raw mut request as usize;
+                    calls.Irecv(into, count, byte, source, label, handle, request);
+                    calls.Request_free(request);
+                }
                 Act::Sendrecv => {
                     let other = Instruction::from_words(next?)?;
                     let from = if other.peer == ANY { library.any_source } else { other.peer };
