@@ -5,6 +5,8 @@
 //! succeeds is a wait; tests that fail again and again are waiting, not compute. Waits for one or some of
 //! several requests, and other tests that fail, are choices ([`Step::Choose`]).
 
+use std::collections::VecDeque;
+
 use mpi_abi::{Abi, Actual, Call as MpiCall, Class, Outcome, RequestRun, present, rank, tag};
 use program::{
     Arena, CallMoment, Clocks, Failure, FastMap, Kind, Moment, Program, Repeat, Shape, What,
@@ -176,7 +178,8 @@ struct Reader<'a> {
     /// Number of the last call that was not compute.
     after: u16,
     polling: Polling,
-    probed: Option<Probed>,
+    /// Messages that the rank has waited for and not received yet.
+    probed: VecDeque<Probed>,
     /// Regions by their numbers in the rank, and those that are open.
     regions: FastMap<u32, u32>,
     open: Vec<u32>,
@@ -205,10 +208,15 @@ struct Choosing {
 pub(crate) const NOTHING: Step =
     Step::Compute { ps: 0, taken_ps: 0, after: MpiCall::Init.number() };
 
+/// Messages that are probed for and not received yet; more are those of other threads.
+const MOST_PROBED: usize = 1 << 10;
+
 /// A blocking probe, which waits for a message. The receive that follows it takes its place.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq)]
 struct Probed {
     thread: u16,
+    /// By `MPI_Mprobe`, whose message only `MPI_Mrecv` and `MPI_Imrecv` receive.
+    matched: bool,
     /// Its place in the steps.
     step: u32,
     communicator: u32,
@@ -238,7 +246,7 @@ impl<'a> Reader<'a> {
             thread: 0,
             after: MpiCall::Init.number(),
             polling: Polling::default(),
-            probed: None,
+            probed: VecDeque::new(),
             regions: fast_map(),
             open: Vec::new(),
             off_since: None,
@@ -514,14 +522,14 @@ impl<'a> Reader<'a> {
                 let receive = self.receive(mpi, message, false)?;
                 self.correct(receive, message.communicator, &call.actual, mpi)?;
                 let got = Actual { bytes: None, ..call.actual };
-                if let Some(probed) = self.was_probed(moment, mpi, &message, &got) {
+                if let Some(probed) = self.was_probed(mpi, &message, &got) {
                     self.hoist(receive, probed);
                 }
                 Ok(())
             }
             Kind::Exchange => {
                 self.until(moment, Next::Other);
-                let receive = self.receive(mpi, other, true)?;
+                let receive = self.post(mpi, other)?;
                 let send = self.send(mpi, message, true)?;
                 self.correct(receive, other.communicator, &call.actual, mpi)?;
                 self.complete(Started { first: send, receive, communicator: other.communicator });
@@ -536,20 +544,7 @@ impl<'a> Reader<'a> {
             }
             Kind::ReceiveRequest => {
                 self.until(moment, Next::Other);
-                if let Some(probed) = self.was_probed(moment, mpi, &message, &Actual::AS_POSTED) {
-                    // The message is there: the request is complete at once.
-                    let receive = self.receive(mpi, message, false)?;
-                    let actual = Actual {
-                        source: Some(probed.source),
-                        tag: Some(probed.tag),
-                        ..Actual::AS_POSTED
-                    };
-                    self.correct(receive, message.communicator, &actual, mpi)?;
-                    self.hoist(receive, probed);
-                    self.begin(call.begun, Started::NOTHING);
-                    return Ok(());
-                }
-                let receive = self.receive(mpi, message, true)?;
+                let receive = self.post(mpi, message)?;
                 self.spent(receive, moment, i64::MAX, bytes, Spent::Posting);
                 let communicator = message.communicator;
                 self.begin(call.begun, Started { receive, communicator, ..Started::NOTHING });
@@ -557,7 +552,7 @@ impl<'a> Reader<'a> {
             }
             Kind::ExchangeRequest => {
                 self.until(moment, Next::Other);
-                let receive = self.receive(mpi, other, true)?;
+                let receive = self.post(mpi, other)?;
                 let first = self.send(mpi, message, true)?;
                 let communicator = other.communicator;
                 self.begin(call.begun, Started { first, receive, communicator });
@@ -605,11 +600,10 @@ impl<'a> Reader<'a> {
             }
             Kind::Probe => {
                 self.until(moment, Next::Other);
-                let step = self.tape.steps.len() as u32;
-                self.tape.push(NOTHING);
-                self.probed = Some(Probed {
+                self.probe(Probed {
                     thread: moment.thread,
-                    step,
+                    matched: mpi == MpiCall::Mprobe,
+                    step: self.tape.steps.len() as u32,
                     communicator: message.communicator,
                     source: call.actual.source.unwrap_or(message.peer),
                     tag: call.actual.tag.unwrap_or(message.tag),
@@ -778,28 +772,50 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// The probe that has waited for the message of this receive.
-    fn was_probed(
-        &mut self,
-        moment: &Moment,
-        mpi: MpiCall,
-        message: &Message,
-        actual: &Actual,
-    ) -> Option<Probed> {
-        let probed = self.probed?;
+    /// A blocking probe, which a receive follows. Until then, another one finds the same message and does not wait.
+    fn probe(&mut self, probed: Probed) {
+        let same = |other: &Probed| Probed { step: probed.step, ..*other } == probed;
+        if !probed.matched && self.probed.iter().any(same) {
+            return;
+        }
+        if self.probed.len() >= MOST_PROBED {
+            self.probed.pop_front();
+        }
+        self.tape.push(NOTHING);
+        self.probed.push_back(probed);
+    }
+
+    /// The probe that has waited for the message of this receive of the thread: the oldest one that fits.
+    fn was_probed(&mut self, mpi: MpiCall, message: &Message, actual: &Actual) -> Option<Probed> {
         let matched = matches!(mpi, MpiCall::Mrecv | MpiCall::Imrecv);
         let is_it = |asked: i32, any: i32, got: Option<i32>, found: i32| match got {
             Some(got) => got == found,
             None => asked == found || asked == any,
         };
-        let same = matched
-            || message.communicator == probed.communicator
+        let thread = self.thread;
+        let fits = |probed: &Probed| {
+            probed.thread == thread
+                && probed.matched == matched
+                && message.communicator == probed.communicator
                 && is_it(message.peer, rank::ANY, actual.source, probed.source)
-                && is_it(message.tag, tag::ANY, actual.tag, probed.tag);
-        if probed.thread != moment.thread || !same {
-            return None;
-        }
-        self.probed.take()
+                && is_it(message.tag, tag::ANY, actual.tag, probed.tag)
+        };
+        let place = self.probed.iter().position(fits)?;
+        self.probed.remove(place)
+    }
+
+    /// A receive that is posted and waited for later, unless a probe has waited for its message: then it is complete
+    /// at once.
+    fn post(&mut self, mpi: MpiCall, message: Message) -> Result<Part, ReadError> {
+        let Some(probed) = self.was_probed(mpi, &message, &Actual::AS_POSTED) else {
+            return self.receive(mpi, message, true);
+        };
+        let receive = self.receive(mpi, message, false)?;
+        let actual =
+            Actual { source: Some(probed.source), tag: Some(probed.tag), ..Actual::AS_POSTED };
+        self.correct(receive, message.communicator, &actual, mpi)?;
+        self.hoist(receive, probed);
+        Ok(Part::NONE)
     }
 
     /// A receive takes place where the rank waited for its message.
@@ -976,7 +992,7 @@ impl<'a> Reader<'a> {
                 Started { first: self.send(mpi, message, true)?, ..Started::NOTHING }
             }
             Action::Receive(message) => Started {
-                receive: self.receive(mpi, message, true)?,
+                receive: self.post(mpi, message)?,
                 communicator: message.communicator,
                 ..Started::NOTHING
             },

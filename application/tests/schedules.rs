@@ -7,7 +7,7 @@ use application::{
     Application, Hypothesis, NoNoise, Only, Operation, Options, Place, Plan, ReadError, Rules,
     Step, Taken, read,
 };
-use mpi_abi::{Actual, Call, Entry, Outcome, RequestItem, Signature, shape};
+use mpi_abi::{Actual, Call, Entry, Outcome, RequestItem, Signature, present, shape};
 use proptest::prelude::*;
 use simulate::{
     collectives::Op,
@@ -476,6 +476,59 @@ fn a_blocking_probe_waits_for_its_message() {
         let found = ends(&schedule(&application, 1), &net());
         // Sent at 100.1, there at 101.1, received at 101.2; 50 us until the receive, 10 us after it.
         assert_eq!(found[1] / 1_000_000, 161, "{found:?}");
+    }
+}
+
+/// Each of several messages was waited for by its own probe, in whatever order they are received, and once.
+#[test]
+fn each_of_several_probes_waits_for_its_message() {
+    const US: u64 = 1_000;
+    let call = |made: &mut Made, call: Call, tag: i32, at: [u64; 2]| {
+        let entry = Entry { signature: message(call, 0, tag), bytes: 8, ..BLANK };
+        made.call(at[0], at[1], entry);
+    };
+    // The tags that are probed for and those of the calls that receive.
+    let both = [(Call::Recv, 7), (Call::Recv, 6)];
+    let exchanged = [(Call::Sendrecv, 7), (Call::Recv, 6)];
+    for (probes, receives) in [
+        ([6, 7], &both[..]),
+        ([6, 6], &both[1..]),
+        ([6, 7], &exchanged[..]),
+        ([6, 6], &[(Call::Sendrecv, 6)][..]),
+    ] {
+        let program = program(2, |rank, made| match rank {
+            0 => {
+                for tag in [6, 7] {
+                    if receives.iter().any(|receive| receive.1 == tag) {
+                        let at = 100 * US + u64::from(tag == 7) * 50 * US;
+                        let entry =
+                            Entry { signature: message(Call::Send, 1, tag), bytes: 8, ..BLANK };
+                        made.call(at, at, entry);
+                    }
+                }
+                150 * US
+            }
+            _ => {
+                call(made, Call::Probe, probes[0], [0, 101 * US]);
+                call(made, Call::Probe, probes[1], [301 * US; 2]);
+                for (receive, tag) in receives {
+                    if *receive != Call::Sendrecv {
+                        call(made, *receive, *tag, [301 * US; 2]);
+                        continue;
+                    }
+                    let mut signature = message(*receive, mpi_abi::rank::PROC_NULL, 0);
+                    signature.present |= present::SOURCE | present::SOURCE_TAG | present::RECEIVED;
+                    (signature.source, signature.source_tag) = (0, *tag);
+                    let entry = Entry { signature, bytes: 8, received: 8, ..BLANK };
+                    made.call(301 * US, 301 * US, entry);
+                }
+                301 * US
+            }
+        });
+        let application = application(&program, Options::default()).unwrap();
+        let net = Params { latency: 1_000_000, ..Params::FREE };
+        let found = ends(&schedule(&application, 1), &net);
+        assert_eq!(found[1], 301_000_000, "probes {probes:?}, receives {receives:?}");
     }
 }
 
