@@ -489,6 +489,27 @@ fn a_root_that_receives_from_each() {
     });
 }
 
+/// A wildcard receive takes one message; the others still need receives of their own.
+#[test]
+fn a_root_that_receives_from_any_and_answers_each() {
+    for times in 1..=2 {
+        check(|rank| {
+            for _ in 0..times {
+                match rank.rank {
+                    0 => {
+                        (1..rank.ranks).for_each(|_| rank.recv(NONE, 1, 8));
+                        (1..rank.ranks).for_each(|to| rank.send(to, 2, 9));
+                    }
+                    _ => {
+                        rank.send(0, 1, 8);
+                        rank.recv(0, 2, 9);
+                    }
+                }
+            }
+        });
+    }
+}
+
 #[test]
 fn an_exchange_with_each() {
     check(|rank| {

@@ -7,7 +7,7 @@ use application::Rules;
 use clap::Args;
 use simulate::{goal::CalcUnit, loggops::Params};
 use study::jobs::{
-    app::{Source, directories, rules},
+    app::{AtSize, Source, directories, rules},
     goal,
 };
 
@@ -62,6 +62,9 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     let ranks = options.ranks.unwrap_or(program.application.ranks().into());
     let application = program.at(ranks)?;
     let schedule = source.schedule(&application, ranks, options.net.as_ref(), false)?;
+    if let AtSize::Made(application) = &application {
+        source.check_made(application, &schedule, options.net.as_ref())?;
+    }
     output::remark(&goal::not_written(&schedule));
     goal::write(options.output.as_deref(), options.to.into(), &schedule, options.calc_unit)?;
     options.output.iter().for_each(|path| output::say_written(path));

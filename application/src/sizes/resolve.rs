@@ -7,7 +7,7 @@
 //! (5) has the most usual functions, and (6) grids, (7) has the fewest calls; of functions that differ in direction
 //! only, the first call has the lower neighbour.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use super::{
     peers::{Family, Function, Grid, Trip, Wants},
@@ -191,40 +191,73 @@ fn uses(classes: &[Class], picked: &[usize]) -> Vec<Use> {
 fn graph(uses: &[Use], grid: Grid, ranks: u32) -> (Graph, u64) {
     let place = grid.at(ranks);
     let mut graph = Graph::new();
-    let mut balance: HashMap<(u32, u32, Option<i32>), i64> = HashMap::new();
-    let (mut sent, mut received, mut wild) = (0u64, 0u64, false);
+    let mut balance: HashMap<Ends, i64> = HashMap::new();
+    let mut wild: BTreeMap<Wild, u64> = BTreeMap::new();
     for one in uses {
         for value in one.trip.values(ranks) {
             for rank in 0..ranks {
-                let wants = one.function.of(&place, rank, value);
-                let peer = match wants {
-                    Wants::Rank(peer) => peer,
-                    Wants::Any => {
-                        wild = true;
-                        received += one.count;
-                        continue;
-                    }
+                let peer = match one.function.of(&place, rank, value) {
+                    Wants::Rank(peer) => Some(peer),
+                    Wants::Any => None,
                     Wants::Absent | Wants::Null => continue,
                 };
-                let tag = one.tag.of(rank, peer, one.trip.round(value));
-                wild |= tag.is_none();
+                let tag = match (peer, one.tag) {
+                    // That of an unknown sender.
+                    (None, Tag::Other(_)) => None,
+                    _ => one.tag.of(rank, peer.unwrap_or(rank), one.trip.round(value)),
+                };
                 let count = one.count as i64;
-                if one.sends {
-                    sent += one.count;
-                    *graph.entry((rank, peer)).or_insert(0) += one.count;
-                    *balance.entry((rank, peer, tag)).or_insert(0) += count;
-                } else {
-                    received += one.count;
-                    *balance.entry((peer, rank, tag)).or_insert(0) -= count;
+                match peer {
+                    Some(to) if one.sends => {
+                        *graph.entry((rank, to)).or_insert(0) += one.count;
+                        *balance.entry((to, rank, tag)).or_insert(0) += count;
+                    }
+                    Some(from) if tag.is_some() => {
+                        *balance.entry((rank, from, tag)).or_insert(0) -= count;
+                    }
+                    _ => *wild.entry((tag.is_none(), rank, peer, tag)).or_insert(0) += one.count,
                 }
             }
         }
     }
-    let unmatched = match wild {
-        true => sent.abs_diff(received),
-        false => balance.values().map(|left| left.unsigned_abs()).sum(),
+    let unmatched = match wild.is_empty() {
+        true => balance.values().map(|left| left.unsigned_abs()).sum(),
+        false => left_over(balance, wild),
     };
     (graph, unmatched)
+}
+
+/// Receiver, sender and tag.
+type Ends = (u32, u32, Option<i32>);
+/// Whether a receive takes any tag, which come last; its rank, source and tag.
+type Wild = (bool, u32, Option<u32>, Option<i32>);
+
+/// How many sends or receives have no counterpart. Wildcard receives of a rank take what its others leave, those with
+/// any tag what those with a tag leave.
+fn left_over(balance: HashMap<Ends, i64>, wild: BTreeMap<Wild, u64>) -> u64 {
+    let mut unmatched: u64 = 0;
+    let mut sends: BTreeMap<Ends, u64> = BTreeMap::new();
+    for (ends, left) in balance {
+        match u64::try_from(left) {
+            Ok(0) => {}
+            Ok(left) => {
+                sends.insert(ends, left);
+            }
+            Err(_) => unmatched += left.unsigned_abs(),
+        }
+    }
+    for ((_, rank, source, tag), mut count) in wild {
+        let (least, most) = (source.unwrap_or(0), source.unwrap_or(u32::MAX));
+        let own = sends.range_mut((rank, least, None)..=(rank, most, Some(i32::MAX)));
+        let fits = own.filter(|((_, _, sent), _)| tag.is_none() || *sent == tag);
+        for (_, left) in fits {
+            let taken = count.min(*left);
+            *left -= taken;
+            count -= taken;
+        }
+        unmatched += count;
+    }
+    unmatched + sends.values().sum::<u64>()
 }
 
 /// How many messages have none in the other direction.
@@ -268,6 +301,12 @@ fn classes(items: &[Item]) -> Vec<Class> {
 /// Patterns of functions that the calls of a class may follow, of which there are so many in each period.
 fn options(functions: &[Function], count: u64) -> Vec<Vec<Function>> {
     let mut options: Vec<Vec<Function>> = Vec::new();
+    let single = functions.iter().take(8).map(|function| vec![*function]);
+    // Few programs use several trees in turn.
+    let trees = functions.iter().all(|function| is_parent(*function));
+    if trees {
+        options.extend(single.clone());
+    }
     let several = functions.len().min(usize::try_from(count).unwrap_or(usize::MAX)).min(8);
     if several > 1 {
         let all = &functions[..several];
@@ -278,7 +317,9 @@ fn options(functions: &[Function], count: u64) -> Vec<Vec<Function>> {
             options.push(vec![all[1], all[1], all[0], all[0]]);
         }
     }
-    options.extend(functions.iter().take(8).map(|function| vec![*function]));
+    if !trees {
+        options.extend(single);
+    }
     options
 }
 

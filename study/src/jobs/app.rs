@@ -520,6 +520,32 @@ impl Source {
         Ok(application.schedule(&self.plan(application, ranks, net, with_taken)?)?)
     }
 
+    /// Whether a schedule that was made from traces of other sizes can end: the functions that fit them may leave
+    /// messages without a receive.
+    pub fn check_made(
+        &self,
+        application: &Application,
+        schedule: &Schedule,
+        net: Option<&Params>,
+    ) -> Result<()> {
+        let quiet = Noise::none();
+        let run = quiet.run(0, 0);
+        let params = net.unwrap_or(&Params::FREE);
+        let Err(error) = event::run(schedule, params, &event::Options::default(), &run) else {
+            return Ok(());
+        };
+        let plan = self.plan(application, application.ranks().into(), net, false)?;
+        let error = match application.why_stuck(&plan, &error) {
+            Some(why) => anyhow::Error::new(CannotEnd(why)),
+            None => error.into(),
+        };
+        Err(error.context(format!(
+            "cannot extrapolate {} to {} ranks (trace another size)",
+            self.named(),
+            application.ranks()
+        )))
+    }
+
     pub(crate) fn plan<'a>(
         &'a self,
         application: &Application,
