@@ -290,7 +290,9 @@ fn a_recording_shorter_than_one_quantum_is_refused() {
         command::refused(&["export", DEMO, "--to", format, "--quantum", quantum], &[what]);
         let file = scratch(&format!("none.{format}"));
         let name = file.to_str().expect("text");
-        detour(&["export", DEMO, "--to", format, "--quantum", quantum, "-o", name]).assert().code(1);
+        detour(&["export", DEMO, "--to", format, "--quantum", quantum, "-o", name])
+            .assert()
+            .code(1);
         assert!(!file.exists());
     }
 }
