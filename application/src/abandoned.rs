@@ -74,11 +74,11 @@ fn left_over(application: &Application, unseen: &[Vec<Unseen>]) -> Vec<Left> {
         let mut took = tape.took.iter().peekable();
         for (at, step) in (0u32..).zip(&tape.steps) {
             match *step {
-                Step::Send { to, channel, .. } => {
-                    // Of ranks without such receives, nothing is asked.
-                    if unseen.get(to as usize).is_some_and(|own| !own.is_empty()) {
-                        *left[to as usize].entry((rank, channel)).or_insert(0) += 1;
-                    }
+                // Of ranks without such receives, nothing is asked.
+                Step::Send { to, channel, .. }
+                    if unseen.get(to as usize).is_some_and(|own| !own.is_empty()) =>
+                {
+                    *left[to as usize].entry((rank, channel)).or_insert(0) += 1;
                 }
                 Step::Receive { mut from, mut channel, .. } if asked => {
                     if let Some((_, source, label)) = took.next_if(|took| took.0 == at) {

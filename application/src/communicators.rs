@@ -37,6 +37,11 @@ impl Communicator {
         !self.peers().is_empty()
     }
 
+    /// Whether it was made by `MPI_Cart_create`: its neighbours are two for each dimension.
+    pub fn is_cartesian(&self) -> bool {
+        !self.dims.is_empty()
+    }
+
     /// World rank of a peer.
     pub fn world(&self, peer: i32) -> Option<u32> {
         let world = self.peers().get(usize::try_from(peer).ok()?)?;

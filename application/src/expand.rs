@@ -50,12 +50,16 @@ impl Application {
     pub fn copies(&self, ranks: u64) -> Result<u32, ScheduleError> {
         let own = self.ranks();
         let twice = 2 * u64::from(own);
-        let whole = ranks > 0 && ranks.is_multiple_of(u64::from(own.max(1)));
-        let copies = ranks / u64::from(own.max(1));
-        match u32::try_from(copies) {
-            Ok(copies) if whole => Ok(copies),
-            _ => Err(ScheduleError::NotAMultiple { ranks, own, twice }),
+        if ranks == 0 || !ranks.is_multiple_of(u64::from(own.max(1))) {
+            return Err(ScheduleError::NotAMultiple { ranks, own, twice });
         }
+        let copies = u32::try_from(ranks / u64::from(own.max(1)));
+        copies.map_err(|_| self.too_large(ranks))
+    }
+
+    fn too_large(&self, ranks: u64) -> ScheduleError {
+        let steps: u64 = self.tapes.iter().map(|tape| tape.steps.len() as u64).sum();
+        ScheduleError::TooLarge { ranks, steps: steps / u64::from(self.ranks().max(1)) }
     }
 
     /// The program as a schedule.
@@ -71,11 +75,10 @@ impl Application {
         let own = u64::from(self.ranks());
         let ranks = own * u64::from(plan.copies);
         let steps: u64 = self.tapes.iter().map(|tape| tape.steps.len() as u64).sum();
-        let too_large = ScheduleError::TooLarge { ranks, steps: steps / own.max(1) };
         let count = u32::try_from(ranks)
             .ok()
             .filter(|_| steps.saturating_mul(u64::from(plan.copies)) < MOST_OPERATIONS);
-        let Some(count) = count else { return Err(too_large) };
+        let Some(count) = count else { return Err(self.too_large(ranks)) };
         let mut builder = ScheduleBuilder::new(count).with_mpi_matching();
         let mut memory = Memory { marks: marks.is_some().then(Vec::new), ..Memory::default() };
         let mut first = 0;

@@ -200,6 +200,7 @@ impl Application {
                         *bytes = (*bytes as f64 * factor).round() as u64;
                     }
                 }
+                changed.make_room(*tag);
             }
             Hypothesis::Nonblocking(name) => {
                 let region = self.region(name)?;
@@ -274,6 +275,32 @@ impl Application {
             Place::After(call) => {
                 self.calls(*call)?;
                 Ok(Found::After(call.number()))
+            }
+        }
+    }
+
+    /// Receives with any tag have room for the messages with this one that may come.
+    fn make_room(&mut self, tag: i32) {
+        // By receiver and sender.
+        let mut longest: HashMap<(u32, u32), u64> = HashMap::new();
+        for (rank, tape) in (0..).zip(&self.tapes) {
+            for step in &tape.steps {
+                if let Step::Send { to, channel, bytes, .. } = *step
+                    && self.tags.get(&channel) == Some(&tag)
+                {
+                    for from in [rank, NONE] {
+                        let longest = longest.entry((to, from)).or_insert(0);
+                        *longest = bytes.max(*longest);
+                    }
+                }
+            }
+        }
+        for (rank, tape) in (0..).zip(&mut self.tapes) {
+            for step in &mut tape.steps {
+                if let Step::Receive { from, channel: NONE, bytes, .. } = step {
+                    let longest = longest.get(&(rank, *from)).copied().unwrap_or(0);
+                    *bytes = longest.max(*bytes);
+                }
             }
         }
     }

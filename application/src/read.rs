@@ -7,6 +7,8 @@
 
 use std::collections::VecDeque;
 
+use std::collections::HashMap;
+
 use mpi_abi::{Abi, Actual, Call as MpiCall, Class, Outcome, RequestRun, present, rank, tag};
 use program::{
     Arena, CallMoment, Clocks, Failure, FastMap, Kind, Moment, Program, Repeat, Shape, What,
@@ -115,7 +117,7 @@ fn read_once(
     let mut application = Application::default();
     // Durations do not need a common clock, and what the kernel took is on the host's.
     let raw = Clocks::default();
-    let mut unseen = Vec::new();
+    let (mut unseen, mut truncated) = (Vec::new(), Vec::new());
     for (slot, about) in program.ranks.iter().enumerate() {
         let number = about.rank;
         if !about.finalized {
@@ -141,7 +143,8 @@ fn read_once(
             application.grids = reader.communicators.grids(program.size);
         }
         let (mut tape, assumed, own) = reader.finish(about.end_ns() as i64)?;
-        unseen.push(own);
+        unseen.push(own.unseen);
+        truncated.push(own.truncated);
         let clock = clocks.host(about.host);
         tape.begin_ns = clock.common(tape.begin_ns);
         tape.end_ns = clock.common(tape.end_ns);
@@ -149,10 +152,45 @@ fn read_once(
         application.tapes.push(tape);
     }
     abandoned::settle(&mut application, &shared, &unseen, options);
+    give_room(&mut application.tapes, &truncated);
     application.groups = std::mem::take(&mut shared.groups);
     application.regions = std::mem::take(&mut shared.regions);
     application.tags = shared.channels.iter().map(|((_, tag), channel)| (*channel, *tag)).collect();
     Ok((application, shared))
+}
+
+/// Receives of a rank of which its own trace does not tell everything.
+struct Receives {
+    unseen: Vec<Unseen>,
+    truncated: Vec<u32>,
+}
+
+/// A message that is too long for its receive is still the one that it gets: it has room for all that it may have met.
+fn give_room(tapes: &mut [Tape], truncated: &[Vec<u32>]) {
+    let asked = |rank: u32| truncated.get(rank as usize).is_some_and(|places| !places.is_empty());
+    // By receiver, sender and channel, also for any of the latter two.
+    let mut longest: HashMap<(u32, u32, u32), u64> = HashMap::new();
+    for (rank, tape) in (0u32..).zip(&*tapes) {
+        for step in &tape.steps {
+            let Step::Send { to, channel, bytes, .. } = *step else { continue };
+            if asked(to) {
+                for (from, label) in [(rank, channel), (rank, NONE), (NONE, channel), (NONE, NONE)]
+                {
+                    let longest = longest.entry((to, from, label)).or_insert(0);
+                    *longest = bytes.max(*longest);
+                }
+            }
+        }
+    }
+    for ((rank, tape), places) in (0u32..).zip(tapes).zip(truncated) {
+        for place in places {
+            let step = tape.steps.get_mut(*place as usize);
+            if let Some(Step::Receive { from, channel, bytes, .. }) = step {
+                let longest = longest.get(&(rank, *from, *channel)).copied().unwrap_or(0);
+                *bytes = longest.max(*bytes);
+            }
+        }
+    }
 }
 
 /// A send that does not wait for its receiver copies the message, at 100 MB/s or faster.
@@ -189,6 +227,10 @@ struct Reader<'a> {
     ended: bool,
     /// Receives whose end the rank does not see.
     unseen: Vec<Unseen>,
+    /// Receives whose message may have been too long for their buffers.
+    truncated: Vec<u32>,
+    /// The call under way has failed.
+    fails: bool,
     /// The call under way may choose, and its requests so far are the last candidates of the tape.
     choosing: Option<Choosing>,
     error: Option<ReadError>,
@@ -253,6 +295,8 @@ impl<'a> Reader<'a> {
             off_known: false,
             ended: false,
             unseen: Vec::new(),
+            truncated: Vec::new(),
+            fails: false,
             choosing: None,
             error: None,
         }
@@ -354,7 +398,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn finish(mut self, end_ns: i64) -> Result<(Tape, Assumed, Vec<Unseen>), ReadError> {
+    fn finish(mut self, end_ns: i64) -> Result<(Tape, Assumed, Receives), ReadError> {
         if let Some(error) = self.error {
             return Err(error);
         }
@@ -381,7 +425,8 @@ impl<'a> Reader<'a> {
         self.unseen.sort_unstable_by_key(|unseen| unseen.step);
         self.tape.took.sort_unstable();
         self.tape.requests = self.requests.most;
-        Ok((self.tape, self.assumed, self.unseen))
+        let receives = Receives { unseen: self.unseen, truncated: self.truncated };
+        Ok((self.tape, self.assumed, receives))
     }
 
     /// Nobody waits for what was started, and nobody sees whether a message came.
@@ -494,6 +539,7 @@ impl<'a> Reader<'a> {
                 _ => return Ok(()),
             }
         }
+        self.fails = call.error != 0;
         let bytes = call.bytes.unwrap_or(0);
         let message = Message {
             communicator: signature.object,
@@ -738,6 +784,9 @@ impl<'a> Reader<'a> {
         actual: &Actual,
         mpi: MpiCall,
     ) -> Result<(), ReadError> {
+        if self.fails && part.step != NONE {
+            self.truncated.push(part.step);
+        }
         let step = self.tape.steps.get(part.step as usize).copied();
         let Some(Step::Receive { mut from, mut channel, bytes, request, mpi: call }) = step else {
             return Ok(());
@@ -826,8 +875,9 @@ impl<'a> Reader<'a> {
             return;
         }
         steps[to] = std::mem::replace(&mut steps[from], NOTHING);
-        for took in self.tape.took.iter_mut().filter(|took| took.0 == receive.step) {
-            took.0 = probed.step;
+        let took = self.tape.took.iter_mut().map(|took| &mut took.0);
+        for step in took.chain(&mut self.truncated).filter(|step| **step == receive.step) {
+            *step = probed.step;
         }
     }
 
@@ -1076,6 +1126,7 @@ impl<'a> Reader<'a> {
             sent: sizes(call.sent),
             got: sizes(call.got),
             size: communicator.size,
+            is_cartesian: communicator.is_cartesian(),
             destinations: &communicator.destinations,
             sources: &communicator.sources,
         };
@@ -1095,6 +1146,7 @@ struct Called<'a> {
     sent: Option<Vec<u64>>,
     got: Option<Vec<u64>>,
     size: u32,
+    is_cartesian: bool,
     destinations: &'a [i32],
     sources: &'a [i32],
 }
@@ -1159,7 +1211,7 @@ impl Called<'_> {
     }
 
     fn neighbours(self) -> (Operation, bool) {
-        let Called { bytes, received, sent, got, destinations, sources, .. } = self;
+        let Called { bytes, received, sent, got, is_cartesian, destinations, sources, .. } = self;
         let mut known = true;
         let mut list = |peers: &[i32], sizes: Option<Vec<u64>>, bytes: u64, vector: bool| {
             known &= !vector || sizes.is_some();
@@ -1170,11 +1222,18 @@ impl Called<'_> {
             };
             let peer =
                 |(place, peer): (usize, &i32)| Some((u32::try_from(*peer).ok()?, size(place)));
-            peers.iter().enumerate().filter_map(peer).collect::<Vec<_>>()
+            peers.iter().enumerate().map(peer).collect::<Vec<_>>()
         };
         let (v, w) = (sent.is_some(), got.is_some());
-        let to = list(destinations, sent, bytes, v);
+        let mut to = list(destinations, sent, bytes, v);
         let from = list(sources, got, received.max(if w { 0 } else { bytes }), w);
+        if is_cartesian {
+            // What goes down a dimension comes from above. If the same rank is on both sides, it is sent second.
+            let same = |pair: &&mut [_]| matches!(pair, [Some((a, _)), Some((b, _))] if a == b);
+            to.chunks_mut(2).filter(same).for_each(<[_]>::reverse);
+        }
+        let there = |list: Vec<Option<(u32, u64)>>| list.into_iter().flatten().collect();
+        let (to, from) = (there(to), there(from));
         (Operation::Messages { to, from, reach: Reach::Neighbours }, known)
     }
 }

@@ -167,6 +167,23 @@ fn a_resized_message_takes_the_time_of_its_bytes() {
     assert_eq!(time(1.0) - time(0.25), 750_000);
 }
 
+/// A receive with any tag has no tag to tell that its message grows.
+#[test]
+fn receives_with_any_tag_have_room_for_resized_messages() {
+    let any = mpi_abi::tag::ANY;
+    let program = traced(2, false, |rank, made| {
+        match rank {
+            0 => call(made, Call::Send, 1, 17, 1_000, [10 * US, 10 * US]),
+            _ => call(made, Call::Recv, 0, any, 1_000, [0, 12 * US]),
+        }
+        12 * US
+    });
+    let net = Params { gap_per_byte_fs: 1_000_000, ..Params::FREE };
+    let time = |factor: f64| ends(&changed(&program, &[Hypothesis::Resize(17, factor)]), &net)[1];
+    assert_eq!(time(4.0) - time(1.0), 3_000_000);
+    assert_eq!(time(1.0) - time(0.25), 750_000);
+}
+
 #[test]
 fn a_receive_posted_early_does_not_hold_up_the_sender() {
     // A large message, which is sent when its receive is posted: after 50 us of computation.

@@ -7,7 +7,7 @@ use application::{
     Application, Hypothesis, NoNoise, Only, Operation, Options, Place, Plan, ReadError, Rules,
     Step, Taken, read,
 };
-use mpi_abi::{Actual, Call, Entry, Outcome, RequestItem, Signature, present, shape};
+use mpi_abi::{Actual, Call, Entry, ListKind, Outcome, RequestItem, Signature, present, shape};
 use proptest::prelude::*;
 use simulate::{
     collectives::Op,
@@ -199,6 +199,37 @@ fn a_freed_receive_takes_its_message() {
         // Sent at 200 us, after the overhead of the first: there 1.2 us later, and 50 us of work follow.
         assert_eq!(found[1], 251_300_000, "from {from}, freed: {free}");
     }
+}
+
+/// The room of a receive whose message is too long is that of the message: it was received, and the program went on.
+#[test]
+fn a_truncated_receive_gets_its_message() {
+    // MPI_ERR_TRUNCATE and MPI_ERR_IN_STATUS of Open MPI.
+    let made = program(2, |rank, made| match rank {
+        0 => {
+            (0..3).for_each(|at| made.send(at * 10_000, at * 10_000, 1, 500));
+            30_000
+        }
+        _ => {
+            let signature = message(Call::Recv, 0, 0);
+            made.call(0, 10, Entry { signature, bytes: 50, error: 15, ..BLANK });
+            for (call, error) in [(Call::Wait, 15), (Call::Waitall, 18)] {
+                let request = made.begin(Call::Irecv, 13_000, 13_010, 0, 0, 60);
+                let signature = Signature { shape: shape::REQUESTS, ..Signature::of(call) };
+                let requests = &[completed(request)];
+                made.call(20_000, 22_000, Entry { signature, requests, error, ..BLANK });
+            }
+            30_000
+        }
+    });
+    let application = application(&made, Options::default()).unwrap();
+    let room = |step: &Step| match step {
+        Step::Receive { bytes, .. } => Some(*bytes),
+        _ => None,
+    };
+    let rooms: Vec<u64> = application.tapes[1].steps.iter().filter_map(room).collect();
+    assert_eq!(rooms, [500; 3]);
+    ends(&schedule(&application, 1), &net());
 }
 
 #[test]
@@ -803,6 +834,50 @@ fn an_alltoallv_in_place_sends_as_much_as_it_receives() {
         }
         ends(&schedule(&application, 1), &net());
     }
+}
+
+/// In a periodic dimension of two ranks, the same one is above and below: what goes to it as the one below, it gets
+/// from the one above.
+#[test]
+fn neighbours_of_a_dimension_of_two_get_the_blocks_of_the_other_side() {
+    const GRID: u32 = 5;
+    let made = program(2, |rank, made| {
+        made.comm(GRID, 99, rank as i32, &[0, 1]);
+        let other = 1 - rank as i32;
+        // The second dimension has one rank, which is its own neighbour.
+        let peers = [other, other, rank as i32, rank as i32];
+        made.neighbours(GRID, &peers, &peers);
+        made.list(GRID, ListKind::Dims, &[2, 1]);
+        made.list(GRID, ListKind::Periods, &[1, 1]);
+        let mut signature = on_comm(Call::Neighbor_alltoallv, GRID);
+        signature.shape |= shape::SENT | shape::RECEIVED;
+        let (sent, got) = (&[10, 20, 30, 40], &[20, 10, 40, 30]);
+        made.call(1_000, 1_000 + CALL, Entry { signature, sent, got, ..BLANK });
+        1_000 + CALL
+    });
+    let application = application(&made, Options::default()).unwrap();
+    for (rank, tape) in (0u32..).zip(&application.tapes) {
+        let Operation::Messages { to, from, .. } = &tape.calls[0].operation else {
+            panic!("{:?}", tape.calls[0])
+        };
+        let other = 1 - rank;
+        assert_eq!(to, from);
+        assert_eq!(*from, [(other, 20), (other, 10), (rank, 40), (rank, 30)]);
+    }
+    ends(&schedule(&application, 1), &net());
+}
+
+#[test]
+fn more_ranks_than_can_be_counted_are_too_many() {
+    let made = program(3, |_, made| {
+        made.collective(Call::Barrier, 0, CALL, 0);
+        CALL
+    });
+    let application = application(&made, Options::default()).unwrap();
+    let error = |ranks: u64| application.copies(ranks).unwrap_err().to_string();
+    assert!(error(3 << 32).contains("too many"), "{}", error(3 << 32));
+    assert!(error((3 << 32) + 1).contains("not a multiple"), "{}", error((3 << 32) + 1));
+    assert_eq!(application.copies(6).unwrap(), 2);
 }
 
 /// Blocks that hardly differ are a regular collective of the largest, which other algorithms and many ranks can have.

@@ -131,6 +131,11 @@ impl Made {
         self.writer.list(0, 0, number, ListKind::Destinations, destinations).unwrap();
     }
 
+    /// A list of a communicator.
+    pub fn list(&mut self, number: u32, kind: ListKind, list: &[i32]) {
+        self.writer.list(0, 0, number, kind, list).unwrap();
+    }
+
     /// Writes a call of a thread; times in ns of true time since the start.
     pub fn on_thread(&mut self, thread: u16, begin: u64, end: u64, entry: Entry) {
         let (begin, end) = (local(self.clock, START + begin), local(self.clock, START + end));
