@@ -270,32 +270,37 @@ impl Sweep {
         collective::Sweep::of(about, self.points.clone())
     }
 
-    /// What ranks wait for as CSV: of each point with a breakdown, over all its runs; and of the unchanged program
-    /// (without an `if`) and each change in the first run. Seconds are means over the runs, picoseconds sums.
+    /// What ranks wait for as CSV: of each point with a breakdown, over all its runs (`role` is `point`); and of the
+    /// unchanged program (`before`) and each change (`after`) in the first run. Seconds are means over the runs,
+    /// picoseconds sums.
     pub fn waits_csv(&self) -> String {
-        let mut text = format!("ranks,if,{},series\n", states::CSV_COLUMNS);
-        let mut add = |ranks: u64, asked: Option<&str>, waits: &Option<Waits>, series: &Series| {
+        let mut text = format!("ranks,if,{},series,role\n", states::CSV_COLUMNS);
+        let first = self.points.first().map(|point| point.series.clone()).unwrap_or_default();
+        let mut add = |ranks: u64,
+                       asked: Option<&str>,
+                       role: &str,
+                       waits: &Option<Waits>,
+                       series: &Series| {
             if let Some(waits) = waits {
                 let series = series.label();
                 let series = states::quoted((!series.is_empty()).then_some(series.as_str()));
                 let lead = format!("{ranks},{},", states::quoted(asked));
-                text += &waits.csv_rows(&lead, &format!(",{series}"));
+                text += &waits.csv_rows(&lead, &format!(",{series},{role}"));
             }
         };
         for point in &self.points {
             if let Some(blame) = &point.blame {
-                add(point.ranks, None, &blame.waits, &point.series);
+                add(point.ranks, None, "point", &blame.waits, &point.series);
             }
         }
-        let first = self.points.first().map(|point| point.series.clone()).unwrap_or_default();
         let mut before = None;
         for effect in &self.hypotheses {
             let ranks = effect.waits_ranks.unwrap_or(effect.ranks);
             if before != Some(effect.ranks) {
-                add(ranks, None, &effect.waits_before, &first);
+                add(ranks, None, "before", &effect.waits_before, &first);
             }
             before = Some(effect.ranks);
-            add(ranks, Some(&effect.text), &effect.waits_after, &first);
+            add(ranks, Some(&effect.text), "after", &effect.waits_after, &first);
         }
         text
     }
@@ -555,6 +560,18 @@ impl Source {
     ) -> Result<Plan<'a>> {
         let copies = application.copies(ranks)?;
         Ok(Plan { copies, rules: &self.rules, only: self.only, with_taken, net })
+    }
+}
+
+/// Why a program cannot end. Of one whose threads are simulated one after the other, that is the reason: no thread of
+/// it may have waited for another one.
+fn beside_threads(application: &Application, why: String) -> String {
+    match application.assumed.overlapping {
+        0 => why,
+        calls => format!(
+            "{calls} of its calls overlap calls of other threads of their rank; threads are simulated one after the \
+             other, and programs whose threads wait for each other's messages are not supported ({why})"
+        ),
     }
 }
 
@@ -893,7 +910,7 @@ impl<'a> Simulation<'a> {
         };
         let Some(event) = error.downcast_ref::<EventError>() else { return error };
         if let Some(why) = application.why_stuck(&plan, event) {
-            return anyhow::Error::new(CannotEnd(why))
+            return anyhow::Error::new(CannotEnd(beside_threads(application, why)))
                 .context(format!("cannot simulate {}", self.request.source.named()));
         }
         let calls = application.calls_of(&plan, event);
