@@ -1,5 +1,7 @@
 //! Which algorithm a collective uses: rules by operation and size, the first that applies.
 
+use mpi_abi::Call as MpiCall;
+use program::operation_name;
 use simulate::{
     collectives::{ALGORITHMS, Collective, CollectiveError, Op, Shape},
     loggops::Params,
@@ -65,6 +67,11 @@ impl Rules {
         Rules { rules: [&self.rules[..], &others.rules[..]].concat() }
     }
 
+    /// The operations that these rules are about.
+    fn names(&self, op: Op) -> bool {
+        self.rules.iter().any(|rule| rule.op == op)
+    }
+
     /// Finds an algorithm by name, for rules.
     pub fn algorithm(name: &str) -> Option<&'static str> {
         ALGORITHMS.iter().map(|algorithm| algorithm.name()).find(|known| *known == name)
@@ -94,7 +101,47 @@ impl Rules {
     }
 }
 
+/// What rules change in a program.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Mapped {
+    /// Calls of the operations that the rules name, by all ranks.
+    pub calls: u64,
+    /// Those that get another algorithm.
+    pub changed: u64,
+    /// Those with a size for each rank, which have no algorithm to choose.
+    pub uneven: u64,
+}
+
 impl Application {
+    /// What these rules change in a program with others.
+    pub fn mapped(&self, rules: &Rules, others: &Rules) -> Mapped {
+        let over = rules.over(others);
+        let mut mapped = Mapped::default();
+        for call in self.tapes.iter().flat_map(|tape| &tape.calls) {
+            match call.operation {
+                Operation::Regular { op, bytes, .. } if rules.names(op) => {
+                    mapped.calls += 1;
+                    mapped.changed += u64::from(over.of(op, bytes) != others.of(op, bytes));
+                }
+                Operation::Regular { .. } => {}
+                Operation::Blocks { op, .. } => {
+                    mapped.calls += u64::from(rules.names(op));
+                    mapped.uneven += u64::from(rules.names(op));
+                }
+                Operation::Rooted { .. } | Operation::Messages { .. } => {
+                    // MPI_Alltoallv for alltoall.
+                    let name = MpiCall::from_number(call.mpi).map(operation_name);
+                    let name = name.unwrap_or_default();
+                    let base = name.strip_suffix(['v', 'w']).unwrap_or_default();
+                    let named = Op::regular().any(|op| op.name() == base && rules.names(op));
+                    mapped.calls += u64::from(named);
+                    mapped.uneven += u64::from(named);
+                }
+            }
+        }
+        mapped
+    }
+
     /// Whether two sets of rules choose the same algorithm for every collective of the program.
     pub fn maps_alike(&self, one: &Rules, other: &Rules) -> bool {
         let calls = self.tapes.iter().flat_map(|tape| &tape.calls);

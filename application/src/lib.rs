@@ -28,7 +28,7 @@ mod segments;
 mod sizes;
 mod step;
 
-pub use algorithms::{Rule, Rules};
+pub use algorithms::{Mapped, Rule, Rules};
 pub use communicators::is_collective;
 pub use error::{ReadError, ScheduleError};
 pub use expand::{Only, Plan};

@@ -5,6 +5,7 @@ mod support;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use application::{Application, Step, Tape};
 use mpi_abi::{Actual, Call, Entry, shape};
 use study::{
     error::in_words,
@@ -253,4 +254,83 @@ fn a_region_of_one_rank_cannot_be_balanced_which_is_said() {
     assert_eq!(note("balance after MPI_Init"), None);
     let replay = replayed(&dir, "balance work").unwrap();
     assert!(replay.remarks.iter().any(|remark| remark.contains("only 1 of 3 ranks")));
+}
+
+/// Rules that change no collective of the program say so instead of showing a gain of 0.
+#[test]
+fn a_rule_that_changes_nothing_says_why() {
+    let dir = traced(4, |_, made| {
+        let sizes = [100_000, 0, 0, 0];
+        made.collective(Call::Allreduce, 0, 10, 0);
+        let mut signature = support::on_comm(Call::Allgatherv, 0);
+        signature.shape |= shape::RECEIVED;
+        made.call(20, 30, Entry { signature, got: &sizes, ..BLANK });
+        30
+    });
+    let questions = [
+        ("map alltoall=linear", "does not call"),
+        ("map allreduce=recursive-doubling", "already"),
+        ("map allgather=dissemination", "no algorithm to choose: nothing changes"),
+        ("map allreduce=ring,allgather=dissemination", "no algorithm to choose (4 of 8 calls)"),
+    ];
+    for (question, expected) in questions {
+        let sweep = asked(&dir, &[question], &[4]).0.unwrap();
+        let note = sweep.hypotheses[0].note.clone().unwrap_or_default();
+        assert!(note.contains(expected), "{question}: {note}");
+    }
+    let sweep = asked(&dir, &["map allreduce=ring"], &[4]).0.unwrap();
+    assert_eq!(sweep.hypotheses[0].note, None);
+}
+
+/// One thread of rank 0 receives while another one sends what its answer depends on.
+#[test]
+fn threads_that_wait_for_each_other_are_named_as_the_reason() {
+    let dir = traced(2, |rank, made| {
+        let entry = |call, peer| Entry { signature: message(call, peer, 1), bytes: 8, ..BLANK };
+        match rank {
+            0 => {
+                made.on_thread(0, 0, 100 * US, entry(Call::Recv, 1));
+                made.on_thread(1, 10 * US, 11 * US, entry(Call::Send, 1));
+            }
+            _ => {
+                made.call(0, 50 * US, entry(Call::Recv, 0));
+                made.call(50 * US, 51 * US, entry(Call::Send, 0));
+            }
+        }
+        100 * US
+    });
+    let error = asked(&dir, &[], &[2]).0.unwrap_err();
+    assert!(error.contains("1 of its calls overlaps calls of other threads"), "{error}");
+    assert!(error.contains("are not supported"), "{error}");
+}
+
+/// With a breakdown of the points, the unchanged program is twice in the CSV of waits: over all runs and in the first.
+#[test]
+fn the_csv_of_waits_tells_points_from_comparisons() {
+    let dir = wild();
+    let sweep = asked(&dir, &["scale work 0.5"], &[3]).0.unwrap();
+    let csv = sweep.waits_csv();
+    let mut lines = csv.lines();
+    let head = lines.next().unwrap();
+    assert!(head.starts_with("ranks,if,") && head.ends_with(",series,role"), "{head}");
+    for line in lines {
+        let role = if line.starts_with("3,,") { "before" } else { "after" };
+        assert!(line.ends_with(&format!(",{role}")), "{line}");
+        assert_eq!(line.split(',').count(), head.split(',').count(), "{line}");
+    }
+}
+
+/// A schedule with a message that is not received is not written.
+#[test]
+fn a_made_program_with_unmatched_messages_cannot_be_extrapolated() {
+    let mpi = Call::Send.number();
+    let send = Step::Send { to: 1, channel: 0, bytes: 8, request: u32::MAX, mpi };
+    let tapes = vec![Tape { steps: vec![send], ..Tape::default() }, Tape::default()];
+    let application = Application { tapes, ..Application::default() };
+    let source = app::Source::of(vec!["run-2".into(), "run-4".into()]);
+    let schedule = source.schedule(&application, 2, None, false).unwrap();
+    let error = source.check_made(&application, &schedule, None).unwrap_err();
+    let error = in_words(&error);
+    assert!(error.contains("cannot extrapolate run-2, run-4 to 2 ranks"), "{error}");
+    assert!(error.contains("no matching receive"), "{error}");
 }

@@ -569,8 +569,9 @@ fn beside_threads(application: &Application, why: String) -> String {
     match application.assumed.overlapping {
         0 => why,
         calls => format!(
-            "{calls} of its calls overlap calls of other threads of their rank; threads are simulated one after the \
-             other, and programs whose threads wait for each other's messages are not supported ({why})"
+            "{calls} of its calls {} calls of other threads of their rank; threads are simulated one after the \
+             other, and programs whose threads wait for each other's messages are not supported ({why})",
+            if calls == 1 { "overlaps" } else { "overlap" }
         ),
     }
 }
@@ -974,7 +975,12 @@ impl<'a> Simulation<'a> {
                     changed.notes.extend(hypotheses::note(before, hypothesis));
                     changed.application = Some(before.under(hypothesis)?);
                 }
-                Change::Map(rules) => changed.source.rules = rules.over(&changed.source.rules),
+                Change::Map(rules) => {
+                    let before = changed.application.as_ref().unwrap_or(own);
+                    let note = hypotheses::map_note(before, rules, &changed.source.rules);
+                    changed.notes.extend(note);
+                    changed.source.rules = rules.over(&changed.source.rules);
+                }
                 Change::NetScale(factor) => changed.scale *= factor,
                 Change::Without(name) => changed.noise.without.push(name.clone()),
             }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, Result};
-use application::{Application, Hypothesis, Operation, Place, Rules, Shares, Step};
+use application::{Application, Hypothesis, Mapped, Operation, Place, Rules, Shares, Step};
 use mpi_abi::Call;
 use serde::Serialize;
 use simulate::collectives::{ALGORITHMS, Collective, Op, Shape};
@@ -59,7 +59,8 @@ pub struct Tried {
     pub path_after: Vec<PathPart>,
     /// The critical path with the change in words.
     pub critical: Option<String>,
-    /// What to know about the change: how many ranks a balanced part is spread over, if not over all of them.
+    /// What to know about the change: how many ranks a balanced part is spread over, if not over all of them, or that
+    /// a rule changes no collective.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }
@@ -88,6 +89,22 @@ pub(crate) fn note(application: &Application, hypothesis: &Hypothesis) -> Option
             "only 1 of {of} ranks computes there: the others take no share, so nothing changes"
         )),
         _ => Some(format!("only {with} of {of} ranks compute there: the others take no share")),
+    }
+}
+
+/// What to know about other algorithms for this program.
+pub(crate) fn map_note(application: &Application, rules: &Rules, others: &Rules) -> Option<String> {
+    const UNEVEN: &str = "with a size for each rank have no algorithm to choose";
+    let Mapped { calls, changed, uneven } = application.mapped(rules, others);
+    match (calls, changed, uneven) {
+        (0, ..) => Some("the program does not call these collectives: nothing changes".to_owned()),
+        (_, 0, _) if uneven == calls => Some(format!("collectives {UNEVEN}: nothing changes")),
+        (_, 0, 0) => Some("its collectives have these algorithms already: nothing changes".into()),
+        (_, 0, _) => Some(format!(
+            "its collectives have these algorithms already, and those {UNEVEN}: nothing changes"
+        )),
+        (_, _, 0) => None,
+        _ => Some(format!("those {UNEVEN} ({uneven} of {calls} calls)")),
     }
 }
 
