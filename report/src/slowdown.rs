@@ -202,9 +202,8 @@ pub(crate) fn findings(
     let alike = all.windows(2).all(|pair| pair[0] == pair[1]);
     let few = knees.first().map(|knee| few_runs(varies(noise, &knee.series)));
     let paragraphs: Vec<String> = match &all[..] {
-        [first, others @ ..] if others.is_empty() || Some(first) == few.as_ref() => {
-            vec![first.clone()]
-        }
+        [first] => vec![first.clone()],
+        [first, ..] if alike && Some(first) == few.as_ref() => vec![first.clone()],
         [first, ..] if alike => vec![format!("all series: {first}")],
         _ => {
             let of = knees.iter().zip(&all);
@@ -270,7 +269,7 @@ mod tests {
         assert!(text.contains("at 8 ranks; too few runs to tell at 4."), "{text}");
         let text = said(&[point(2, &far), point(4, &either)]);
         assert!(
-            text.starts_with("too few runs to tell where {what} takes over: at 4 ranks"),
+            text.starts_with("too few runs to tell where noise takes over: at 4 ranks"),
             "{text}"
         );
         assert!(said(&[point(2, &near), point(4, &far)]).starts_with("noise takes over between 2"));
