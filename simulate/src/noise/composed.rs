@@ -264,11 +264,7 @@ impl Composed {
     }
 
     fn mark(&self, first: usize, end: usize, sources: &mut [bool]) {
-        let parts_before = |index: usize| match index.checked_sub(1) {
-            Some(before) => self.ends[before] as usize,
-            None => 0,
-        };
-        for part in &self.parts[parts_before(first)..parts_before(end)] {
+        for part in &self.parts[self.parts_before(first)..self.parts_before(end)] {
             if let Some(marked) = sources.get_mut(part.source as usize) {
                 *marked = true;
             }
@@ -288,7 +284,7 @@ impl Composed {
         for (place, &part) in order.iter().enumerate() {
             let (from, to) = (edge(part), edge(part + 1));
             for index in before(from)..before(to) {
-                let own = self.parts_of(index);
+                let own = &self.parts[self.parts_before(index)..self.parts_before(index + 1)];
                 let start = (edge(place) + self.starts[index] - from).max(free_at);
                 let length = own.iter().map(|part| u64::from(part.ns)).sum::<u64>();
                 let length = length.min(self.span_ns.saturating_sub(start));
@@ -304,9 +300,9 @@ impl Composed {
         lane
     }
 
-    fn parts_of(&self, index: usize) -> &[Part] {
-        let first = index.checked_sub(1).map_or(0, |before| self.ends[before] as usize);
-        &self.parts[first..self.ends[index] as usize]
+    /// How many parts the detours before this one have.
+    fn parts_before(&self, index: usize) -> usize {
+        index.checked_sub(1).map_or(0, |before| self.ends[before] as usize)
     }
 
     /// Total time of all detours.

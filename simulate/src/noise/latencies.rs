@@ -182,26 +182,32 @@ impl Latencies {
         if rule == Rule::Scale && median == 0 {
             return Err(LatencyError::NoMedian);
         }
-        // In order, the next one, of the same episode; otherwise any, whatever the order of the file.
-        let mut others = measured.to_vec();
-        match order {
-            Order::Random => others.shuffle(&mut Stream::new(key(SHUFFLE, 0, 0))),
-            _ => others.rotate_left(1),
-        }
-        let deviation = |(&ps, &other): (&i64, &i64)| match rule {
-            Rule::Add | Rule::Exchange => (ps - median).max(-latency),
-            Rule::Scale => (latency as f64 * (ps as f64 / median as f64)).round() as i64 - latency,
+        let added = |&ps: &i64| (ps - median).max(-latency);
+        let deviations: Vec<i64> = match rule {
+            Rule::Add => measured.iter().map(added).collect(),
+            Rule::Exchange => measured.iter().flat_map(|ps| [added(ps), 0]).collect(),
+            Rule::Scale => {
+                let scaled = |&ps: &i64| {
+                    (latency as f64 * (ps as f64 / median as f64)).round() as i64 - latency
+                };
+                measured.iter().map(scaled).collect()
+            }
             Rule::HalfRoundTrip => {
+                // In order, the next one, of the same episode; otherwise any, whatever the order of the file.
+                let mut others = measured.to_vec();
+                match order {
+                    Order::Random => others.shuffle(&mut Stream::new(key(SHUFFLE, 0, 0))),
+                    _ => others.rotate_left(1),
+                }
                 let usual = |ps: i64| ps <= SPIKE * median;
-                let second = if usual(ps) && usual(other) { other - median } else { 0 };
-                (ps - median + second).max(-latency)
+                let of_both = |(&ps, &other): (&i64, &i64)| {
+                    let second = if usual(ps) && usual(other) { other - median } else { 0 };
+                    (ps - median + second).max(-latency)
+                };
+                measured.iter().zip(&others).map(of_both).collect()
             }
         };
-        let mut deviations: Vec<i64> = measured.iter().zip(&others).map(deviation).collect();
         let of_each = if rule == Rule::Exchange { 2 } else { 1 };
-        if rule == Rule::Exchange {
-            deviations = deviations.into_iter().flat_map(|deviation| [deviation, 0]).collect();
-        }
         let (mut least, mut most) = (i64::MAX, i64::MIN);
         for &deviation in &deviations {
             (least, most) = (least.min(deviation), most.max(deviation));
