@@ -44,7 +44,7 @@ pub use interruptions::Interruptions;
 pub use nodes::{FAR, FEWEST as FEWEST_NODES};
 pub use pass::Summariser;
 pub use program::{ThreadFacts, ThreadTime, Threads, lend_noise};
-pub use rates::{BlockSum, RateCounter, Rates, RowRates};
+pub use rates::{BlockSum, RateCounter, Rates, RowRates, blocks_of_time};
 pub use summary::*;
 
 use trace::{Block, Lane, LaneTotals, Manifest, Reader, Source, Trailer};

@@ -23,6 +23,12 @@ const BLOCK_NS: u64 = 100_000_000;
 const FEWEST: u64 = 20;
 const MOST: u64 = 100;
 
+/// In how many blocks of time a recording of this length is drawn again from itself.
+#[must_use]
+pub fn blocks_of_time(span_ns: u64) -> u64 {
+    (span_ns / BLOCK_NS).clamp(FEWEST, MOST)
+}
+
 /// Sums of one block of time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BlockSum {
@@ -102,7 +108,7 @@ impl RateCounter {
         let windows = windows(contents, infos, part);
         let (from_ns, to_ns) = lanes::ends(windows.iter().copied());
         let span = to_ns.saturating_sub(from_ns).max(1);
-        let blocks = (span / BLOCK_NS).clamp(FEWEST, MOST);
+        let blocks = blocks_of_time(span);
         let empty = vec![BlockSum::default(); blocks as usize];
         RateCounter {
             part: part.clone(),

@@ -42,10 +42,6 @@ pub const RUNS: u64 = 100;
 /// longest.
 const RESAMPLES: u64 = 40;
 const RUNS_PER_RESAMPLE: u64 = 20;
-/// Blocks of time: a tenth of a second each, between `FEWEST_BLOCKS` and `MOST_BLOCKS` of them.
-const BLOCK_NS: u64 = 100_000_000;
-const FEWEST_BLOCKS: u64 = 20;
-const MOST_BLOCKS: u64 = 100;
 /// Of random numbers, for [`random::key`].
 const PURPOSE: u64 = 0x7265_7361_6d70_6c65;
 
@@ -444,7 +440,7 @@ impl Side {
         };
         let drawn = drawn.map(|key| {
             let span_ns = lanes.iter().map(Composed::span_ns).max().unwrap_or(0);
-            let blocks = (span_ns / BLOCK_NS).clamp(FEWEST_BLOCKS, MOST_BLOCKS) as usize;
+            let blocks = analysis::blocks_of_time(span_ns) as usize;
             let mut stream = Stream::new(key);
             let order: Vec<usize> = (0..blocks).map(|_| stream.random_range(0..blocks)).collect();
             lanes.iter().map(|lane| lane.rearranged(&order)).collect::<Vec<_>>()
